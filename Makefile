@@ -1,0 +1,31 @@
+# make demo: set up .venv and tag sample posts.   make test: run the tests.   make check: format, lint, types, tests.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+
+.PHONY: demo test check install clean
+
+demo: install
+	$(RUN)/tagsmith models
+	$(RUN)/tagsmith tag --input src/tagsmith/samples/posts.jsonl --table --evidence
+
+test: install
+	$(RUN)/python -m pytest
+
+check: install
+	$(RUN)/ruff format --check src tests benchmarks
+	$(RUN)/ruff check src tests benchmarks
+	$(RUN)/mypy
+	$(RUN)/python -m pytest
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Tagsmith needs Python 3.11 or newer')"
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(RUN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

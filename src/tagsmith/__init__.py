@@ -1,0 +1,42 @@
+"""Tagsmith: short text in, the words people would file it under out.
+
+import tagsmith
+tagsmith.load("hashtag-en").tag(["just landed in Tokyo, ramen time"])
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "AutoTagger": "tagsmith.pipelines.auto",
+    "Post": "tagsmith.records",
+    "Segment": "tagsmith.records",
+    "Tag": "tagsmith.records",
+    "Tagger": "tagsmith.pipelines.tag",
+    "Tags": "tagsmith.records",
+    "TagsmithError": "tagsmith.errors",
+    "load": "tagsmith.pipelines.load",
+}
+
+__all__ = ["AutoTagger", "Post", "Segment", "Tag", "Tagger", "Tags", "TagsmithError", "__version__", "load"]
+
+if TYPE_CHECKING:
+    from tagsmith.errors import TagsmithError
+    from tagsmith.pipelines.auto import AutoTagger
+    from tagsmith.pipelines.load import load
+    from tagsmith.pipelines.tag import Tagger
+    from tagsmith.records import Post, Segment, Tag, Tags
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

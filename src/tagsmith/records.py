@@ -1,0 +1,111 @@
+"""The records that go in and come out, and their JSON: one shape in Python, JSON lines, HTTP and Parquet.
+
+row (a mapping) --post_of--> Post --pipeline--> Tags --to_row--> row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tagsmith.errors import DataError
+
+Row = Mapping[str, Any]
+Span = tuple[int, int]  # character offsets into the given text: start, end
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A short text, and the tags its author gave it where they are known."""
+
+    text: str
+    id: str | int | None = None
+    tags: tuple[str, ...] = ()
+    tag_words: tuple[str, ...] = ()  # the same tags as words: "ClimateAction" is "climate action"
+    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
+    seen: tuple[bool, ...] = ()  # for each tag: does it occur in the training data
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One suggestion: where it stands in the text if it does, and how much the model believes it."""
+
+    text: str
+    score: float  # 0..1
+    kind: Literal["present", "absent"]
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of the text that the model selected to read when it wrote its tags."""
+
+    start: int
+    end: int
+    score: float  # share of the selector's weight
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The answer for one post: its tags, best first, or the reason why there are none."""
+
+    tags: tuple[Tag, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+    segments: tuple[Segment, ...] | None = None  # None: not asked for
+
+
+def post_of(row: Row) -> Post:
+    """The post in a row `{"id"?, "text", "hashtags" | "tags"?, "hashtag_words"?, "part" | "domain"?, "seen"?}`."""
+    text = row.get("text")
+    if text is None:
+        names = ", ".join(map(repr, row)) or "none"
+        raise DataError(f"the row has no field 'text' (its fields: {names}); rename one with `--field text=NAME`")
+    if not isinstance(text, str):
+        raise DataError(f"the field 'text' must be a string, not {type(text).__name__}")
+    tags = row.get("hashtags") if row.get("hashtags") is not None else row.get("tags")
+    return Post(
+        text=text,
+        id=_id_of(row),
+        tags=_names(tags, "hashtags"),
+        tag_words=_names(row.get("hashtag_words"), "hashtag_words"),
+        parts=tuple(str(row[name]) for name in ("part", "domain") if row.get(name)),
+        seen=_flags(row.get("seen")),
+    )
+
+
+def to_row(answer: Tags) -> dict[str, Any]:
+    """The answer as the JSON object of the contract."""
+    row: dict[str, Any] = {
+        "id": answer.id,
+        "tags": [
+            {"text": tag.text, "score": tag.score, "kind": tag.kind, "spans": [list(span) for span in tag.spans]}
+            for tag in answer.tags
+        ],
+        "error": answer.error,
+    }
+    if answer.segments is not None:
+        row["segments"] = [{"start": piece.start, "end": piece.end, "score": piece.score} for piece in answer.segments]
+    return row
+
+
+def _id_of(row: Row) -> str | int | None:
+    given = row.get("id")
+    return given if given is None or isinstance(given, str | int) else str(given)
+
+
+def _flags(given: Any) -> tuple[bool, ...]:
+    """A list of truth values; anything else tells nothing."""
+    return tuple(map(bool, given)) if isinstance(given, list | tuple) else ()
+
+
+def _names(given: Any, field: str) -> tuple[str, ...]:
+    """A list of strings; one string holds several, split at commas or blanks before '#'."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        given = [piece.strip() for chunk in given.split(",") for piece in chunk.replace(" #", ",").split(",")]
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise DataError(f"the field {field!r} must be a list of strings or one string, not {given!r:.60}")
+    return tuple(name.lstrip("#＃").strip("#＃ ") for name in given if name.strip("#＃ "))
