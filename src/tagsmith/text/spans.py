@@ -1,0 +1,130 @@
+"""Where a tag stands in the given text, in whatever spelling.
+
+text --split once--> words, stems --every tag--> spans (character offsets into the given text)
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import NamedTuple
+
+from tagsmith.records import Span
+from tagsmith.text.hashtags import words_of
+from tagsmith.text.normalise import WIDE
+from tagsmith.text.scripts import has_east_asian
+from tagsmith.text.stems import stem
+from tagsmith.text.tokenise import LETTERS
+
+_WORD = re.compile(f"{LETTERS}(?:['’]{LETTERS})*")
+_BETWEEN = " \t\r\n\u00a0\u3000-_'’#＃"  # what may stand between the words of one tag
+_APOSTROPHES = str.maketrans("", "", "'’")
+
+
+class _Wanted(NamedTuple):
+    """A tag made ready: the stems of its words, the stem of all of them glued, or the plain letters to find."""
+
+    stems: tuple[str, ...]
+    glued: str
+    last: str  # the last word as written
+    plain: str  # looked for as it is, where not empty
+
+
+class SpanFinder:
+    """One text, split once, in which many tags are looked for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._spans: list[Span] = []
+        self._stems: list[str] = []
+        self._places: dict[str, list[int]] = {}
+        self._folded: tuple[str, list[int] | None] | None = None
+        for place, found in enumerate(_WORD.finditer(text)):
+            root = _root(found.group())
+            self._spans.append(found.span())
+            self._stems.append(root)
+            self._places.setdefault(root, []).append(place)
+
+    def find(self, tag: str) -> tuple[Span, ...]:
+        """Every place of the tag, left to right, none inside another."""
+        wanted = _prepare(tag)
+        if wanted.plain:
+            return self._find_plain(wanted.plain)
+        starts = self._places.get(wanted.stems[0], []) if wanted.stems else []
+        if len(wanted.stems) > 1 and wanted.glued in self._places:
+            starts = sorted({*starts, *self._places[wanted.glued]})
+        spans: list[Span] = []
+        free = 0  # the first word that no span has taken
+        for place in starts:
+            count = self._match(place, wanted)
+            if count and place >= free:
+                free = place + count
+                spans.append((self._spans[place][0], self._end(free - 1, wanted.last)))
+        return tuple(spans)
+
+    def _match(self, place: int, wanted: _Wanted) -> int:
+        """How many words of the text, from this place, are the tag; 0 if they are not."""
+        if self._stems[place] == wanted.glued:
+            return 1
+        count = len(wanted.stems)
+        if tuple(self._stems[place : place + count]) != wanted.stems:
+            return 0
+        for before in range(place, place + count - 1):
+            if self._text[self._spans[before][1] : self._spans[before + 1][0]].strip(_BETWEEN):
+                return 0
+        return count
+
+    def _end(self, place: int, last: str) -> int:
+        """The end of a word, without a possessive "'s" that the tag does not have."""
+        start, end = self._spans[place]
+        if self._text[end - 2 : end] in ("'s", "’s") and end - start > 2 and not last.endswith("s"):
+            return end - 2
+        return end
+
+    def _find_plain(self, plain: str) -> tuple[Span, ...]:
+        if self._folded is None:
+            self._folded = _fold(self._text)
+        folded, origins = self._folded
+        spans: list[Span] = []
+        start = folded.find(plain)
+        while start >= 0:
+            end = start + len(plain)
+            if origins is None:
+                spans.append((start, end))
+            elif origins[start] != origins[start - 1] and origins[end] != origins[end - 1]:
+                spans.append((origins[start], origins[end]))
+            else:
+                end = start + 1  # begins or ends inside a letter that folding made longer
+            start = folded.find(plain, end)
+        return tuple(spans)
+
+
+def find_spans(tag: str, text: str) -> tuple[Span, ...]:
+    """Every place in the text where the words of the tag stand in a row, or glued; by stems, in any case."""
+    return SpanFinder(text).find(tag)
+
+
+@lru_cache(maxsize=100_000)
+def _prepare(tag: str) -> _Wanted:
+    bare = tag.translate(WIDE).strip("# ")
+    if has_east_asian(bare) or not any(letter.isalnum() for letter in bare):
+        return _Wanted((), "", "", bare.casefold())
+    words = words_of(tag)
+    return _Wanted(tuple(map(_root, words)), _root("".join(words)), words[-1], "")
+
+
+@lru_cache(maxsize=200_000)
+def _root(word: str) -> str:
+    """The stem of a word in its plainest spelling."""
+    return stem(unicodedata.normalize("NFKC", word.translate(_APOSTROPHES)))
+
+
+def _fold(text: str) -> tuple[str, list[int] | None]:
+    """The text without case, and for each of its characters and its end the offset in the text; None: the same."""
+    text = text.translate(WIDE)
+    folded = text.casefold()
+    if len(folded) == len(text):  # folding never shortens, so nothing has moved
+        return folded, None
+    origins = [place for place, letter in enumerate(text) for _ in letter.casefold()]
+    return folded, [*origins, len(text)]
