@@ -1,0 +1,1 @@
+"""Files to records and back, and records to tensors."""
