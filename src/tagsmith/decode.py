@@ -1,0 +1,295 @@
+"""Search: from a model that scores next tokens to whole sequences. Knows steps and scores, no model.
+
+A batch has several texts, each with a beam of hypotheses: tokens are (batch, beam), scores (batch, beam, vocab).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+State = TypeVar("State")
+Constraint = Callable[[Tensor, Tensor], Tensor]  # tokens so far (batch, beam, written), scores -> scores
+
+
+class Ends(NamedTuple):
+    """What ends a sequence: tokens that say so, and ids from `whole` on, each a whole sequence or the end of one."""
+
+    tokens: tuple[int, ...]
+    whole: int = 2**62
+
+    def match(self, ids: Tensor) -> Tensor:
+        """True where an id ends its sequence."""
+        ended = ids >= self.whole
+        for token in self.tokens:
+            ended = ended | (ids == token)
+        return ended
+
+    def lengths(self, written: Tensor) -> Tensor:
+        """Tokens that count: those before an end token, and a whole one itself.  (batch, n, length) -> (batch, n)"""
+        places = torch.arange(written.shape[2], device=written.device)
+        own = torch.where(written >= self.whole, places + 1, places)
+        return torch.where(self.match(written), own, written.shape[2]).amin(-1)
+
+
+class Stepper(Protocol[State]):
+    """What search asks of a model: begin, go on, and follow the hypotheses that live."""
+
+    def start(self) -> tuple[Tensor, State]: ...  # -> (batch, 1, vocab)
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]: ...  # (batch, beam) -> (batch, beam, vocab)
+    def reorder(self, state: State, parents: Tensor) -> State: ...  # (batch, beam) of the beam before
+    def narrow(self, state: State, texts: Tensor) -> State: ...  # only these texts of the batch go on
+
+
+class Found(NamedTuple):
+    """Sequences, best first; unused places hold the pad token and a score of minus infinity."""
+
+    tokens: Tensor  # (batch, n, length), with their end token
+    scores: Tensor  # (batch, n) log-probability, divided by length ** alpha where asked
+    lengths: Tensor  # (batch, n) tokens before the end token
+
+
+def greedy(stepper: Stepper[State], *, ends: Ends, steps: int, constraints: Sequence[Constraint] = ()) -> Found:
+    """The best token at each step."""
+    scores, state = stepper.start()
+    written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
+    total = scores.new_zeros(scores.shape[:2], dtype=torch.float32)
+    done = torch.zeros_like(total, dtype=torch.bool)
+    for step in range(steps):
+        best, tokens = _log_softmax(scores, written, constraints).max(-1)  # (batch, 1)
+        tokens = tokens.masked_fill(done, 0)
+        total = total + best.masked_fill(done, 0.0)
+        written = torch.cat([written, tokens[:, :, None]], dim=2)
+        done = done | ends.match(tokens)
+        if step + 1 == steps or bool(done.all()):
+            break
+        scores, state = stepper.step(tokens, state)
+    return Found(written, total, ends.lengths(written))
+
+
+class _Beam(NamedTuple):
+    """Hypotheses that go on, best first, and the best that have ended."""
+
+    written: Tensor  # (batch, beam, length)
+    scores: Tensor  # (batch, beam)
+    ended: Tensor  # (batch, n, length)
+    ended_scores: Tensor  # (batch, n)
+
+    def rows(self, places: Tensor) -> _Beam:
+        """The same for some texts of the batch."""
+        return _Beam(*(part[places] for part in self))
+
+
+def beam(
+    stepper: Stepper[State],
+    *,
+    width: int,
+    ends: Ends,
+    steps: int,
+    alpha: float = 0.0,
+    share: float = 0.0,
+    constraints: Sequence[Constraint] = (),
+) -> Found:
+    """The `width` best sequences by summed log-probability; each text's search ends on its own evidence.
+
+    Hypotheses below `share` of the best ended sequence's probability are not pursued (0: all are). Texts whose list
+    can no longer change leave the batch, and hypotheses that can enter no list leave the beam.
+    """
+    scores, state = stepper.start()
+    batch = scores.shape[0]
+    beams = _Beam(
+        written=scores.new_zeros((batch, 1, 0), dtype=torch.long),
+        scores=scores.new_zeros((batch, 1), dtype=torch.float32),
+        ended=scores.new_zeros((batch, width, 0), dtype=torch.long),
+        ended_scores=scores.new_full((batch, width), -math.inf, dtype=torch.float32),
+    )
+    texts = torch.arange(batch, device=scores.device)  # which texts are still in the batch
+    settled: list[tuple[Tensor, _Beam]] = []
+    for step in range(1, steps + 1):
+        beams, parents = _grow(
+            beams, scores, ends, width=width, alpha=alpha, last=step == steps, constraints=constraints
+        )
+        hopeful = beams.scores / steps**alpha > _bar(beams, share)  # (batch, beam)
+        alive = hopeful.any(1)
+        if step == steps or not bool(alive.any()):
+            break
+        size = 1 << (int(alive.sum()) - 1).bit_length()
+        if size < len(alive):  # halving, so that few shapes occur: some settled texts may stay, which changes nothing
+            stay = torch.zeros_like(alive).scatter(0, alive.int().argsort(descending=True, stable=True)[:size], True)
+            settled.append((texts[~stay], beams.rows(~stay)))
+            kept = stay.nonzero()[:, 0]
+            texts, beams, parents, hopeful = texts[kept], beams.rows(kept), parents[kept], hopeful[kept]
+            state = stepper.narrow(state, kept)
+        wide = int(hopeful.sum(1).max())
+        beams = beams._replace(written=beams.written[:, :wide], scores=beams.scores[:, :wide])
+        scores, state = stepper.step(beams.written[:, :, -1], stepper.reorder(state, parents[:, :wide]))
+    return _gather_found([*settled, (texts, beams)], ends)
+
+
+def sample(
+    stepper: Stepper[State],
+    *,
+    generator: torch.Generator,
+    ends: Ends,
+    steps: int,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    temperature: float = 1.0,
+    constraints: Sequence[Constraint] = (),
+) -> Found:
+    """Tokens drawn by chance from the `top_k` likeliest, or from the smallest set that holds `top_p` of the weight."""
+    scores, state = stepper.start()
+    written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
+    total = scores.new_zeros(scores.shape[:2], dtype=torch.float32)
+    done = torch.zeros_like(total, dtype=torch.bool)
+    for step in range(steps):
+        logs = _log_softmax(scores / temperature, written, constraints)
+        tokens = draw(logs[:, 0], top_k=top_k, top_p=top_p, generator=generator)[:, None].masked_fill(done, 0)
+        total = total + logs.gather(2, tokens[:, :, None])[:, :, 0].masked_fill(done, 0.0)
+        written = torch.cat([written, tokens[:, :, None]], dim=2)
+        done = done | ends.match(tokens)
+        if step + 1 == steps or bool(done.all()):
+            break
+        scores, state = stepper.step(tokens, state)
+    return Found(written, total, ends.lengths(written))
+
+
+def draw(logs: Tensor, *, top_k: int, top_p: float, generator: torch.Generator) -> Tensor:
+    """One token for each row of log-probabilities.  (batch, vocab) -> (batch,)"""
+    ordered, ids = logs.sort(-1, descending=True)
+    weights = ordered.exp()
+    before = weights.cumsum(-1) - weights
+    keep = before < top_p  # the likeliest is always kept
+    if top_k:
+        keep = keep & (torch.arange(logs.shape[-1], device=logs.device) < top_k)
+    place = torch.multinomial(weights * keep, 1, generator=generator)
+    return ids.gather(1, place)[:, 0]
+
+
+def ban(ids: Sequence[int]) -> Constraint:
+    """Never write these tokens."""
+    banned = list(ids)
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        scores[..., banned] = -math.inf
+        return scores
+
+    return constraint
+
+
+def at_least(count: int, ends: Sequence[int]) -> Constraint:
+    """Do not end before `count` tokens are written."""
+    stops = list(ends)
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        if written.shape[2] < count:
+            scores[..., stops] = -math.inf
+        return scores
+
+    return constraint
+
+
+def no_repeat(size: int) -> Constraint:
+    """Write no run of `size` tokens twice."""
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        length = written.shape[2]
+        for start in range(length - size + 1):
+            same = (written[:, :, start : start + size - 1] == written[:, :, length - size + 1 :]).all(-1)
+            again = written[:, :, start + size - 1, None]
+            barred = scores.scatter(2, again, -math.inf)
+            scores = torch.where(same[..., None], barred, scores)
+        return scores
+
+    return constraint
+
+
+def _grow(
+    beams: _Beam,
+    scores: Tensor,
+    ends: Ends,
+    *,
+    width: int,
+    alpha: float,
+    last: bool,
+    constraints: Sequence[Constraint],
+) -> tuple[_Beam, Tensor]:
+    """Add one token to every hypothesis; those that end leave the beam."""
+    batch, live, _ = scores.shape
+    length = beams.written.shape[2] + 1
+    keep = min(width + len(ends.tokens), scores.shape[2])
+    logs, ids = _best(scores, beams.written, constraints, keep)  # (batch, live, keep)
+    totals = (beams.scores[:, :, None] + logs).flatten(1)
+    ids = ids.flatten(1)
+    parents = torch.arange(live, device=ids.device).repeat_interleave(keep).expand(batch, -1)
+    ending = ends.match(ids) | last
+    ended_scores, ended_places = (
+        (totals / length**alpha).masked_fill(~ending, -math.inf).topk(min(width, totals.shape[1]))
+    )
+    ended = _extend(beams.written, parents.gather(1, ended_places), ids.gather(1, ended_places))
+    pool = torch.cat([torch.nn.functional.pad(beams.ended, (0, 1)), ended], dim=1)
+    pool_scores, order = torch.cat([beams.ended_scores, ended_scores], dim=1).topk(width)
+    pool = pool.gather(1, order[:, :, None].expand(-1, -1, length))
+    live_scores, places = totals.masked_fill(ending, -math.inf).topk(min(width, totals.shape[1]))
+    parents = parents.gather(1, places)
+    written = _extend(beams.written, parents, ids.gather(1, places))
+    return _Beam(written, live_scores, pool, pool_scores), parents
+
+
+def _extend(written: Tensor, parents: Tensor, ids: Tensor) -> Tensor:
+    past = written.gather(1, parents[:, :, None].expand(-1, -1, written.shape[2]))
+    return torch.cat([past, ids[:, :, None]], dim=2)
+
+
+def _bar(beams: _Beam, share: float) -> Tensor:
+    """What a hypothesis must be able to exceed to matter: log-probabilities only fall.  -> (batch, 1)"""
+    bar = beams.ended_scores[:, -1:]
+    if share > 0:
+        bar = torch.maximum(bar, beams.ended_scores[:, :1] + math.log(share))
+    return bar
+
+
+def _gather_found(groups: list[tuple[Tensor, _Beam]], ends: Ends) -> Found:
+    """The ended sequences of all texts, in the order of the batch."""
+    length = max(beams.ended.shape[2] for _, beams in groups)
+    order = torch.cat([texts for texts, _ in groups]).argsort()
+    tokens = [torch.nn.functional.pad(beams.ended, (0, length - beams.ended.shape[2])) for _, beams in groups]
+    ended = torch.cat(tokens)[order]
+    return Found(ended, torch.cat([beams.ended_scores for _, beams in groups])[order], ends.lengths(ended))
+
+
+def _best(scores: Tensor, written: Tensor, constraints: Sequence[Constraint], keep: int) -> tuple[Tensor, Tensor]:
+    """The likeliest tokens' log-probabilities and ids, without sorting or writing out the whole distribution."""
+    if constraints:
+        return _log_softmax(scores, written, constraints).topk(keep)
+    flat = scores.flatten(0, 1).float()  # (rows, vocab)
+    values, ids = top_of(flat, keep)
+    total = (flat - values[:, :1]).exp_().sum(-1, keepdim=True).log_()
+    shape = (*scores.shape[:2], keep)
+    return (values - values[:, :1] - total).view(shape), ids.view(shape)
+
+
+def top_of(scores: Tensor, keep: int, *, block: int = 128) -> tuple[Tensor, Tensor]:
+    """`topk` for long rows: the best `keep` lie in the `keep` blocks with the largest maxima.  (rows, vocab)"""
+    _rows, vocab = scores.shape
+    whole = vocab - vocab % block
+    if whole // block <= keep or scores.is_cuda:
+        return scores.topk(keep)
+    blocks = scores[:, :whole].unflatten(1, (-1, block))
+    places = blocks.amax(-1).topk(keep).indices  # (rows, keep)
+    inside = blocks.gather(1, places[:, :, None].expand(-1, -1, block)).flatten(1)
+    values, found = torch.cat([inside, scores[:, whole:]], dim=1).topk(keep)
+    ids = places.gather(1, (found // block).clamp(max=keep - 1)) * block + found % block
+    return values, torch.where(found < keep * block, ids, found - keep * block + whole)
+
+
+def _log_softmax(scores: Tensor, written: Tensor, constraints: Sequence[Constraint]) -> Tensor:
+    """What a constraint bars gets no weight, the rest keeps its own."""
+    logs = scores.float().log_softmax(-1)
+    for constraint in constraints:
+        logs = constraint(written, logs)
+    return logs

@@ -1,0 +1,32 @@
+"""Pointing: write a token of the source instead of one of the vocabulary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Pointer(nn.Module):
+    """Mix the vocabulary's distribution with one over the source's tokens, by a learned gate.
+
+    log p(token) = log( g * softmax(scores)[token] + (1 - g) * sum of weights where the source holds the token )
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, 1)
+
+    def forward(self, scores: Tensor, states: Tensor, weights: Tensor, source_ids: Tensor, *, extra: int = 0) -> Tensor:
+        """Log-probabilities over the vocabulary and `extra` words that only this batch's sources hold.
+
+        scores (batch, target, vocab), states (batch, target, width), weights (batch, target, source),
+        source_ids (batch, source) -> (batch, target, vocab + extra)
+        """
+        wide = torch.promote_types(scores.dtype, torch.float32)  # half precision is too coarse for log
+        write = self.gate(states).to(wide).sigmoid()  # paper: p_gen
+        known = scores.to(wide).softmax(-1) * write
+        if extra:
+            known = nn.functional.pad(known, (0, extra))
+        places = source_ids[:, None, :].expand(-1, scores.shape[1], -1)
+        both = known.scatter_add(2, places, weights.to(wide) * (1 - write))
+        return torch.log(both + 1e-10)

@@ -1,0 +1,38 @@
+"""From ids to vectors: a sum of tables, with sine waves for places."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, width: int, *, timescale: float = 10_000.0) -> Tensor:
+    """Fixed waves for places 0..length-1: sines in the first half, cosines in the second.  -> (length, width)"""
+    half = (width + 1) // 2
+    real = torch.device("cpu")  # numbers even where weights are built without storage
+    rates = torch.exp(torch.arange(half, device=real) * (-math.log(timescale) / max(half - 1, 1)))
+    angles = torch.arange(length, device=real)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :width]
+
+
+class TokenEmbedding(nn.Module):
+    """Token vectors plus their places, normed; the table may be shared with other embeddings and an output layer."""
+
+    waves: Tensor
+
+    def __init__(self, table: nn.Embedding, *, longest: int, dropout: float, timescale: float = 10_000.0) -> None:
+        super().__init__()
+        self.table = table
+        self.norm = nn.LayerNorm(table.embedding_dim)
+        self.dropout = nn.Dropout(dropout)
+        waves = sinusoids(longest, table.embedding_dim, timescale=timescale)
+        self.register_buffer("waves", waves / math.sqrt(table.embedding_dim), persistent=False)
+
+    def forward(self, ids: Tensor, extra: Tensor | None = None, *, start: int = 0) -> Tensor:
+        """`extra` is added before the norm (segment vectors).  (batch, length) -> (batch, length, width)"""
+        vectors = self.table(ids) + self.waves[start : start + ids.shape[-1]].to(self.table.weight.dtype)
+        if extra is not None:
+            vectors = vectors + extra
+        return self.dropout(self.norm(vectors))

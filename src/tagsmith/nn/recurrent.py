@@ -1,0 +1,88 @@
+"""Recurrent encoder and attentive decoder."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from tagsmith.nn.masks import padding
+
+CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+class RecurrentEncoder(nn.Module):
+    """Read both ways.  (batch, source, width) -> states (batch, source, 2 * hidden), last (batch, 2 * hidden)"""
+
+    def __init__(
+        self, width: int, hidden: int, *, layers: int = 1, dropout: float = 0.0, cell: Literal["gru", "lstm"] = "gru"
+    ) -> None:
+        super().__init__()
+        between = dropout if layers > 1 else 0.0
+        self.read = CELLS[cell](width, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        out, last = self.read(packed)
+        states, _ = pad_packed_sequence(out, batch_first=True, total_length=vectors.shape[1])
+        ends = last[0] if isinstance(last, tuple) else last  # (2 * layers, batch, hidden)
+        return states, torch.cat([ends[-2], ends[-1]], dim=-1)
+
+
+class AdditiveAttention(nn.Module):
+    """Bahdanau's attention: a small network scores each memory place against the state."""
+
+    def __init__(self, state: int, memory: int, hidden: int) -> None:
+        super().__init__()
+        self.from_state = nn.Linear(state, hidden, bias=False)
+        self.from_memory = nn.Linear(memory, hidden)
+        self.score = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, state: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, state), (batch, key, memory), (batch, key) -> context (batch, memory), weights (batch, key)"""
+        mixed = torch.tanh(self.from_state(state)[:, None] + self.from_memory(memory))
+        weights = self.score(mixed)[..., 0].masked_fill(~mask, -1e9).softmax(-1)
+        return (weights[:, None] @ memory)[:, 0], weights
+
+
+class RecurrentState(NamedTuple):
+    """Where a recurrent decoder stands."""
+
+    hidden: Tensor  # (batch, hidden)
+    context: Tensor  # (batch, memory), fed back in at the next step
+
+
+class RecurrentDecoder(nn.Module):
+    """A GRU that looks at the memory at each step and is fed what it saw."""
+
+    def __init__(self, width: int, memory: int, hidden: int) -> None:
+        super().__init__()
+        self.begin = nn.Linear(memory, hidden)
+        self.cell = nn.GRUCell(width + memory, hidden)
+        self.attention = AdditiveAttention(hidden, memory, hidden)
+        self.out = nn.Linear(width + hidden + memory, hidden)
+
+    def start(self, last: Tensor) -> RecurrentState:
+        """From the encoder's last states (batch, memory)."""
+        return RecurrentState(torch.tanh(self.begin(last)), torch.zeros_like(last))
+
+    def step(
+        self, vector: Tensor, state: RecurrentState, memory: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, RecurrentState]:
+        """One token's vector (batch, width) -> read-out (batch, hidden), weights (batch, key), next state."""
+        hidden = self.cell(torch.cat([vector, state.context], dim=-1), state.hidden)
+        context, weights = self.attention(hidden, memory, mask)
+        readout = torch.tanh(self.out(torch.cat([vector, hidden, context], dim=-1)))
+        return readout, weights, RecurrentState(hidden, context)
+
+    def forward(self, vectors: Tensor, last: Tensor, memory: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole targets (batch, target, width) -> read-outs (batch, target, hidden), weights (batch, target, key)"""
+        mask = padding(lengths, memory.shape[1])[:, 0]
+        state, outs, looks = self.start(last), [], []
+        for vector in vectors.unbind(1):
+            out, weights, state = self.step(vector, state, memory, mask)
+            outs.append(out)
+            looks.append(weights)
+        return torch.stack(outs, 1), torch.stack(looks, 1)
