@@ -1,0 +1,1 @@
+"""Training: one `fit()` for every model, with its schedules, checkpoints and log."""

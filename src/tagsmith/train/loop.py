@@ -1,0 +1,331 @@
+"""One loop for every model: it knows `loss(batch)`, a metric to watch, and nothing of the task.
+
+batches --loss--> gradients --clip, AdamW, schedule--> weights --now and then: evaluate, checkpoint--> best weights
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tagsmith.config import check_positive
+from tagsmith.errors import TrainError
+from tagsmith.train.checkpoint import Progress, load_checkpoint, load_weights, save_checkpoint, save_weights
+from tagsmith.train.graphs import GraphedStep
+from tagsmith.train.schedule import Schedule, factor
+
+Evaluate = Callable[[nn.Module], dict[str, float]]
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How to train; what to train is the model's."""
+
+    epochs: float = 10.0
+    steps: int = 0  # instead of epochs
+    learning_rate: float = 6e-4
+    schedule: Schedule = "cosine"
+    warmup: float = 0.04  # share of all steps
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip: float = 1.0
+    accumulate: int = 1
+    precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto: bf16 on a GPU
+    compile: bool = False
+    graphs: bool = False  # on one GPU: record the steps and replay them
+    evaluate_every: int = 0  # steps; 0: once an epoch
+    patience: int = 0  # evaluations without a better metric before stopping; 0: never
+    plateau: float = 1.0  # factor on the learning rate when an evaluation is no better
+    metric: str = "f1@1"
+    log_every: int = 50
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive(self, "accumulate", "log_every")
+
+
+class BatchSource(Protocol):
+    """What the loop asks of its data."""
+
+    def shard(self, rank: int, world: int) -> BatchSource: ...
+    def steps(self, epoch: int) -> int: ...
+    def epoch(self, number: int, *, skip: int = 0) -> Iterator[Any]: ...
+
+
+class _Loss(nn.Module):
+    """`model.loss` as a forward pass, which is what compilers and distributed wrappers take hold of."""
+
+    model: Any
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.model.loss(batch)
+
+
+def fit(
+    model: nn.Module,
+    batches: BatchSource,
+    settings: TrainSettings,
+    folder: Path,
+    *,
+    evaluate: Evaluate | None = None,
+    resume: bool = False,
+    report: Report = lambda event: None,
+) -> Progress:
+    """Train until the steps are done or the metric stops rising; the model ends with its best weights."""
+    return _Run(model, batches, settings, folder, evaluate=evaluate, report=report).go(resume=resume)
+
+
+@dataclass
+class _Window:
+    """What was done since the last report."""
+
+    steps: int = 0
+    posts: int = 0
+    since: float = field(default_factory=time.perf_counter)
+
+
+class _Run:
+    """The state of one training run."""
+
+    def __init__(
+        self,
+        model: Any,  # an nn.Module with `loss`, and with `repeated_parts` where it is to be compiled
+        batches: BatchSource,
+        settings: TrainSettings,
+        folder: Path,
+        *,
+        evaluate: Evaluate | None,
+        report: Report,
+    ) -> None:
+        from accelerate import Accelerator, DistributedDataParallelKwargs  # seconds to import
+
+        self.settings, self.folder, self.evaluate, self.report = settings, folder, evaluate, report
+        on_gpu = torch.cuda.is_available()
+        bf16 = settings.precision == "bf16" or (settings.precision == "auto" and on_gpu)
+        self.accelerator = Accelerator(
+            mixed_precision="bf16" if bf16 else "no",
+            cpu=not on_gpu,
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],  # Pointer has some
+        )
+        self.model = model.to(self.accelerator.device)
+        self.batches = batches.shard(self.accelerator.process_index, self.accelerator.num_processes)
+        if settings.compile:
+            for part in self.model.repeated_parts():
+                part.compile(dynamic=True)
+        self.loss = self.accelerator.prepare(_Loss(self.model))
+        self.rate = torch.tensor(0.0, device=self.accelerator.device)
+        self.optimiser = torch.optim.AdamW(
+            weight_groups(model, settings.weight_decay),
+            lr=self.rate,
+            betas=settings.betas,
+            fused=True,
+            capturable=on_gpu,
+        )
+        # the fused optimiser leaves out a step whose gradient is not finite, without asking the host
+        self.optimiser.grad_scale = None  # type: ignore[attr-defined]
+        self.optimiser.found_inf = torch.zeros((), device=self.accelerator.device)  # type: ignore[attr-defined]
+        self.per_epoch = self.batches.steps(0) // settings.accumulate
+        if not self.per_epoch:
+            raise TrainError(
+                f"an epoch has {self.batches.steps(0)} batches, a step takes {settings.accumulate}; "
+                "lower train.accumulate or batches.tokens"
+            )
+        self.steps = settings.steps or max(1, round(settings.epochs * self.per_epoch))
+        self.progress = Progress()
+        self.skipped = torch.zeros((), device=self.accelerator.device)
+        self.running = torch.zeros((), device=self.accelerator.device)  # sum of losses since the last report
+        self.window = _Window()
+        alone = on_gpu and self.accelerator.num_processes == 1 and settings.accumulate == 1
+        self.graphed = GraphedStep(self._update, self.accelerator.device) if settings.graphs and alone else None
+        self.log = _Log(folder / "metrics.jsonl", active=self.accelerator.is_main_process)
+
+    def go(self, *, resume: bool) -> Progress:
+        """From the beginning, or from the last checkpoint."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if resume:
+            self.progress = load_checkpoint(self._checkpoint, self.model, self.optimiser)
+            self.progress.done = self._finished()  # by today's settings
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.rate  # loading has put a copy there
+        else:
+            torch.manual_seed(self.settings.seed + self.accelerator.process_index)
+        self.log.begin(keep_until=self.progress.step if resume else 0)
+        try:
+            while not self.progress.done:
+                self._epoch()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        finally:
+            for part in self.model.modules():
+                part._compiled_call_impl = None  # whoever uses the model next meets other shapes
+        if self.progress.best is not None:  # not a file that an older run left
+            load_weights(self.folder / "best.safetensors", self.model)
+        return self.progress
+
+    def _epoch(self) -> None:
+        """One pass over the data, or what is left of it."""
+        self.model.train()
+        stream = self.batches.epoch(self.progress.epoch, skip=self.progress.batch)
+        try:
+            while chunk := self._take(stream):
+                self._step(chunk)
+                self.window.steps += 1
+                self.window.posts += sum(len(batch[0]) for batch in chunk)
+                if self.progress.step % self.settings.log_every == 0 or self._due():
+                    self._report()
+                if self._due():
+                    self._check()
+                    self.window = _Window()
+                if self.progress.done:
+                    return
+        finally:
+            stream.close()  # type: ignore[attr-defined]
+        self.progress.epoch += 1
+        self.progress.batch = 0
+
+    def _take(self, stream: Iterator[Any]) -> list[Any]:
+        """The batches of one step; a rest too small for a step is left out."""
+        chunk = []
+        for batch in stream:
+            chunk.append(batch)
+            if len(chunk) == self.settings.accumulate:
+                return chunk
+        return []
+
+    def _step(self, chunk: list[Any]) -> None:
+        """One optimiser step over one or more batches."""
+        self.rate.fill_(self.settings.learning_rate * self.progress.damping * self._factor())
+        if self.graphed is not None:
+            self.graphed(chunk[0])
+        else:
+            for batch in chunk[:-1]:
+                several = self.accelerator.num_processes > 1
+                with self.accelerator.no_sync(self.loss) if several else nullcontext():
+                    self._backward(batch.to(self.accelerator.device))
+            self._update(chunk[-1].to(self.accelerator.device))
+        self.progress.step += 1
+        self.progress.batch += len(chunk)
+
+    def _backward(self, batch: Any) -> None:
+        with self.accelerator.autocast():
+            loss = self.loss(batch) / self.settings.accumulate
+        loss.backward()
+        self.running += loss.detach().nan_to_num(0.0, posinf=0.0, neginf=0.0)
+
+    def _update(self, batch: Any) -> None:
+        """The last batch of a step, and the step itself; nothing here asks the device for a number."""
+        self._backward(batch)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        unusable = (~torch.isfinite(norm)).float()
+        self.optimiser.found_inf.copy_(unusable)  # type: ignore[attr-defined]
+        self.skipped += unusable
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _factor(self) -> float:
+        warmup = max(1, round(self.settings.warmup * self.steps))
+        return factor(self.settings.schedule, self.progress.step, steps=self.steps, warmup=warmup)
+
+    def _due(self) -> bool:
+        step, every = self.progress.step, self.settings.evaluate_every or self.per_epoch
+        return step % every == 0 or step >= self.steps
+
+    def _check(self) -> None:
+        """Evaluate, keep the best weights, decide whether to go on, and save."""
+        progress, settings = self.progress, self.settings
+        if self.evaluate is not None:
+            self.model.eval()
+            with torch.compiler.set_stance("force_eager"):
+                scores = self.evaluate(self.model)
+            self.model.train()
+            if settings.metric not in scores:
+                raise TrainError(f"the metric {settings.metric!r} is not among {sorted(scores)}; set train.metric")
+            value = -scores["loss"] if settings.metric == "loss" else scores[settings.metric]
+            self._judge(value, scores)
+            self.log.write({"step": progress.step, **{f"dev_{name}": score for name, score in scores.items()}})
+            self.report({"kind": "evaluation", "step": progress.step, **scores})
+        progress.done = self._finished()
+        self._save()
+
+    def _judge(self, value: float, scores: dict[str, float]) -> None:
+        progress, settings = self.progress, self.settings
+        if progress.best is None or value > progress.best:
+            progress.best, progress.best_step, progress.stale, progress.scores = value, progress.step, 0, scores
+            if self.accelerator.is_main_process:
+                save_weights(self.folder / "best.safetensors", self.model)
+            self.accelerator.wait_for_everyone()
+            return
+        progress.stale += 1
+        progress.damping *= settings.plateau
+
+    def _finished(self) -> bool:
+        """All steps are done, or the metric has not risen for too long."""
+        patience = self.settings.patience
+        return self.progress.step >= self.steps or bool(patience and self.progress.stale >= patience)
+
+    def _save(self) -> None:
+        if self.accelerator.is_main_process:
+            save_checkpoint(self._checkpoint, self.model, self.optimiser, self.progress)
+        self.accelerator.wait_for_everyone()
+
+    def _report(self) -> None:
+        # asking for the numbers waits for the device: the clock is read after it
+        value, skipped = self.running.item() / self.window.steps, int(self.skipped.item())
+        speed = self.window.posts / (time.perf_counter() - self.window.since)
+        self.running.zero_()
+        self.window = _Window()
+        if skipped > max(20, self.progress.step // 20):
+            raise TrainError(f"{skipped} of {self.progress.step} steps had no finite gradient; lower the learning rate")
+        rate = self.rate.item()
+        event = {"step": self.progress.step, "loss": value, "learning_rate": rate, "posts_per_second": round(speed, 1)}
+        if skipped:
+            event["skipped"] = skipped
+        self.log.write(event)
+        self.report({"kind": "step", "steps": self.steps, **event, **asdict(self.progress)})
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
+
+
+class _Log:
+    """One JSON line for each report; on resuming, lines past the checkpoint are dropped."""
+
+    def __init__(self, path: Path, *, active: bool) -> None:
+        self.path, self.active = path, active
+
+    def begin(self, *, keep_until: int) -> None:
+        if not self.active:
+            return
+        kept = []
+        if keep_until and self.path.exists():
+            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            whole = [line.rstrip() for line in lines if line.endswith("\n")]  # a kill may have cut the last one
+            kept = [line for line in whole if json.loads(line)["step"] <= keep_until]
+        self.path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def write(self, event: dict[str, Any]) -> None:
+        if self.active:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(event) + "\n")
+
+
+def weight_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Matrices decay, biases and norms do not."""
+    matrices = [weight for weight in model.parameters() if weight.dim() > 1]
+    others = [weight for weight in model.parameters() if weight.dim() <= 1]
+    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
