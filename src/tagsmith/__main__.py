@@ -1,0 +1,6 @@
+"""`python -m tagsmith`."""
+
+from tagsmith.cli import main
+
+if __name__ == "__main__":
+    main()

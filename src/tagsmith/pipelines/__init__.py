@@ -1,0 +1,1 @@
+"""Text in, records out: prepare, forward, finish."""
