@@ -1,0 +1,289 @@
+"""The parts models are made of, against worked examples, their slow twins and float64 gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.nn.functional import cross_entropy, linear
+from torch.testing import assert_close
+
+from tagsmith.errors import ConfigError
+from tagsmith.nn.attention import Attention
+from tagsmith.nn.copying import Pointer
+from tagsmith.nn.embed import TokenEmbedding, sinusoids
+from tagsmith.nn.losses import TokenLoss
+from tagsmith.nn.masks import causal, padding, segment_view, window
+from tagsmith.nn.positions import RelativeBias
+from tagsmith.nn.recurrent import AdditiveAttention, RecurrentDecoder, RecurrentEncoder
+from tagsmith.nn.select import Grid, Mahalanobis, SegmentSelector, cosine, euclidean, manhattan
+
+CELLS = ("gru", "lstm")
+# who may look at whom in [S] [SEG] a b [SEG] c d, a row for each query
+VIEWS = {
+    "full": ["1111111"] * 7,
+    "seg_row": ["1111111", "0111000", "1111111", "1111111", "0000111", "1111111", "1111111"],
+    "seg_row_col": ["1111111", "1111000", "1111011", "1111011", "1000111", "1011111", "1011111"],
+    "block": ["1111111", "1111000", "1111000", "1111000", "1000111", "1000111", "1000111"],
+}
+
+
+def drawn(mask: Tensor) -> list[str]:
+    return ["".join("01"[seen] for seen in row) for row in mask.int().tolist()]
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def shaken(part: nn.Module) -> nn.Module:
+    """With weights far from zero, so that everything depends on everything."""
+    chance = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in part.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=chance) * 0.5)
+    return part.eval()
+
+
+def check_gradient(part: nn.Module, run, *inputs: Tensor) -> None:
+    """The gradient of every input and weight is that of small steps."""
+    weights = [weight for weight in part.double().parameters() if weight.requires_grad]
+    leaves = [one.double().requires_grad_() for one in inputs]
+    assert gradcheck(lambda *_: run(*leaves), (*leaves, *weights), eps=1e-6, atol=1e-6)
+
+
+def test_padding_hides_what_lies_beyond_the_length():
+    mask = padding(torch.tensor([2, 3]), 3)
+    assert mask.shape == (2, 1, 3)
+    assert drawn(mask[:, 0]) == ["110", "111"]
+
+
+def test_causal_sees_itself_and_the_past_and_a_window_its_neighbours():
+    assert drawn(causal(3)) == ["100", "110", "111"]
+    assert drawn(window(4, 1)) == ["1100", "1110", "0111", "0011"]
+    assert drawn(window(3, 0)) == ["100", "010", "001"]
+
+
+def test_masks_compose():
+    both = padding(torch.tensor([2]), 3) & causal(3)
+    assert drawn(both[0]) == ["100", "110", "110"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_segment_view_is_the_papers_matrix(view):
+    assert drawn(segment_view(2, 2, view=view)) == VIEWS[view]
+
+
+def attention(positions: bool) -> Attention:
+    return shaken(Attention(8, 2, positions=RelativeBias(2, reach=2) if positions else None))
+
+
+@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_fused_attention_is_the_plain_one(positions, masked):
+    layer, query, memory = attention(positions), random(2, 4, 8), random(2, 6, 8, seed=1)
+    mask = random(2, 4, 6, seed=2) > -0.5 if masked else None
+    assert_close(layer(query, memory, mask), layer.plain(query, memory, mask))
+    weights = layer.weights(query, memory, mask)
+    assert_close(weights.sum(-1), torch.ones(2, 2, 4))
+    if mask is not None:
+        assert weights.masked_select(~mask[:, None].expand_as(weights)).eq(0).all()
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_a_row_that_sees_nothing_gives_zeros_and_finite_gradients(positions):
+    layer, states = attention(positions), random(2, 4, 8).requires_grad_()
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    mask[0, 1] = False
+    for run in (layer, layer.plain):
+        found = run(states, states, mask)
+        assert_close(found[0, 1], layer.out.bias)  # nothing mixed: only the output's bias is left
+        (gradient,) = torch.autograd.grad(found.square().sum(), states)
+        assert gradient.isfinite().all()
+
+
+def test_a_memory_projected_once_is_looked_at_as_a_new_one():
+    layer, query, memory = attention(False), random(2, 3, 8), random(2, 5, 8, seed=1)
+    assert_close(layer(query, layer.remember(memory)), layer(query, memory))
+    first, second = layer.remember(memory[:, :2]), layer.remember(memory[:, 2:])
+    assert_close(layer(query, first.extend(second)), layer(query, memory))
+    turned = torch.tensor([1, 0])
+    assert_close(layer(query[turned], layer.remember(memory).rows(turned)), layer(query, memory)[turned])
+
+
+def test_attention_has_the_papers_gradient():
+    layer, mask = attention(True), random(2, 3, 3, seed=4) > -0.5
+    run = lambda query, memory: layer.plain(query, memory, mask)  # noqa: E731
+    check_gradient(layer, run, random(2, 3, 8), random(2, 3, 8, seed=1))
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ConfigError, match="width 10 is not a multiple of heads 4"):
+        Attention(10, 4)
+
+
+def test_a_relative_bias_depends_on_the_distance_alone_and_stops_at_its_reach():
+    bias = shaken(RelativeBias(2, reach=2))
+    keys = random(1, 2, 6, 4)
+    whole = bias(keys, keys)  # (heads, query, key)
+    assert_close(whole[:, :-1, :-1], whole[:, 1:, 1:])
+    assert_close(whole[:, 0, 2], whole[:, 0, 5])
+    assert whole[0, 0, 1] != whole[0, 1, 0]
+    assert_close(bias(keys[:, :, -1:], keys), whole[:, -1:])  # a cached step stands at the last key
+
+
+def test_a_relative_bias_has_the_right_gradient():
+    bias = shaken(RelativeBias(2, reach=1))
+    keys = random(1, 2, 3, 2, dtype=torch.float64)
+    check_gradient(bias, lambda: bias(keys, keys).square())
+
+
+def test_waves_begin_with_zeros_and_ones():
+    waves = sinusoids(9, 6)
+    assert waves.shape == (9, 6)
+    assert waves[0].tolist() == [0, 0, 0, 1, 1, 1]
+    assert_close(waves[4, 0], torch.tensor(4.0).sin())
+    assert sinusoids(5, 7).shape == (5, 7)
+
+
+def test_an_embedding_continues_where_the_text_stands():
+    part = TokenEmbedding(nn.Embedding(10, 4), longest=8, dropout=0.0)
+    ids = torch.tensor([[1, 2, 3, 4, 5]])
+    assert_close(part(ids[:, 3:], start=3), part(ids)[:, 3:])
+    assert not torch.allclose(part(ids[:, 3:]), part(ids)[:, 3:])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_recurrent_encoder_ignores_padding(cell):
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(4, 3, layers=2, cell=cell).eval()
+    vectors, lengths = random(3, 5, 4), torch.tensor([5, 2, 4])
+    states, last = encoder(vectors, lengths)
+    changed = vectors.masked_fill((torch.arange(5) >= lengths[:, None])[..., None], 9.0)
+    again, last_again = encoder(changed, lengths)
+    assert_close(last_again, last)
+    assert_close(again, states)
+    assert states[1, 2:].eq(0).all()
+    alone, last_alone = encoder(vectors[1:2, :2], lengths[1:2])
+    assert_close(alone[0], states[1, :2])
+    assert_close(last_alone[0], last[1])
+
+
+def test_a_recurrent_decoder_steps_as_it_runs():
+    torch.manual_seed(0)
+    decoder = RecurrentDecoder(4, 6, 5).eval()
+    vectors, last, memory, lengths = random(2, 3, 4), random(2, 6), random(2, 4, 6), torch.tensor([4, 2])
+    outs, looks = decoder(vectors, last, memory, lengths)
+    assert_close(looks.sum(-1), torch.ones(2, 3))
+    assert looks[1, :, 2:].eq(0).all()
+    state, mask = decoder.start(last), padding(lengths, 4)[:, 0]
+    for place in range(3):
+        out, weights, state = decoder.step(vectors[:, place], state, memory, mask)
+        assert_close(out, outs[:, place])
+        assert_close(weights, looks[:, place])
+
+
+def test_additive_attention_has_the_right_gradient():
+    part, mask = shaken(AdditiveAttention(3, 4, 5)), torch.tensor([[True, True, False]])
+    check_gradient(part, lambda state, memory: part(state, memory, mask)[0], random(1, 3), random(1, 3, 4, seed=1))
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_a_pointer_gives_distributions_with_weight_on_what_it_copies(extra):
+    pointer = shaken(Pointer(4))
+    scores, states = random(2, 3, 6), random(2, 3, 4)
+    weights = random(2, 3, 5).softmax(-1)
+    source = torch.tensor([[1, 1, 2, 3, 5 + extra], [0, 4, 4, 4, 5 + extra]])
+    found = pointer(scores, states, weights, source, extra=extra).exp()
+    assert found.shape == (2, 3, 6 + extra)
+    assert_close(found.sum(-1), torch.ones(2, 3))
+    write = pointer.gate(states).sigmoid()
+    copied = found - nn.functional.pad(scores.softmax(-1) * write, (0, extra))
+    assert_close(copied[0, :, 1], weights[0, :, :2].sum(-1) * (1 - write[0, :, 0]))
+    assert_close(copied[1, :, 5 + extra], weights[1, :, 4] * (1 - write[1, :, 0]))
+    assert copied[0, :, 4].abs().max() < 1e-6
+
+
+def test_a_pointer_has_the_right_gradient():
+    pointer, source = shaken(Pointer(3)), torch.tensor([[0, 2, 2, 5]])
+    run = lambda scores, states, raw: pointer(scores, states, raw.softmax(-1), source, extra=2)  # noqa: E731
+    check_gradient(pointer, run, random(1, 2, 4), random(1, 2, 3), random(1, 2, 4, seed=1))
+
+
+@pytest.mark.parametrize("measure", [euclidean, manhattan, cosine, shaken(Mahalanobis(5, rank=2))])
+def test_a_similarity_is_largest_for_the_same_and_has_the_right_gradient(measure):
+    text, segments = random(2, 5), random(2, 3, 5, seed=1)
+    segments[:, 1] = text
+    assert measure(text, segments).argmax(1).tolist() == [1, 1]
+    part = measure if isinstance(measure, nn.Module) else nn.Module()
+    check_gradient(part, measure, random(2, 5), random(2, 3, 5, seed=2))
+
+
+def test_a_new_mahalanobis_distance_is_nearly_the_euclidean_one():
+    torch.manual_seed(0)
+    text, segments = random(2, 64), random(2, 3, 64, seed=1)
+    assert_close(Mahalanobis(64)(text, segments), euclidean(text, segments), rtol=0.02, atol=0)
+
+
+def grid(*real: int, segments: int = 4, size: int = 2, width: int = 6) -> Grid:
+    """Texts of so many real segments each."""
+    filled = torch.arange(segments) < torch.tensor(real)[:, None]
+    return Grid(
+        random(len(real), width),
+        random(len(real), segments, 1 + size, width, seed=1),
+        filled[:, :, None].expand(-1, -1, 1 + size),
+    )
+
+
+def selector(**options) -> SegmentSelector:
+    given = {"top": 2, "similarity": "manhattan", "reach": "tokens", **options}
+    return SegmentSelector(6, **given)
+
+
+def test_the_selector_chooses_the_most_similar_and_gives_empty_segments_no_weight():
+    given = grid(4, 3)
+    found = selector()(given)
+    likeness = manhattan(given.text, given.blocks[:, :, 0])
+    for row, real in enumerate((4, 3)):
+        assert found.places[row].tolist() == sorted(likeness[row, :real].topk(2).indices.tolist())
+    assert_close(found.weights.sum(1), torch.ones(2))
+    assert found.weights[1, 3] == 0
+
+
+def test_hard_selection_hands_on_the_segment_marks_alone():
+    given = grid(4)
+    soft, hard = selector()(given), selector(reach="segments")(given)
+    assert soft.states.shape == (1, 1 + 2 * 3, 6)
+    assert hard.states.shape == (1, 1 + 2, 6)
+    assert_close(hard.states[0, 1:], given.blocks[0, hard.places[0], 0])
+    assert_close(hard.states[:, 0], given.text)
+
+
+def test_more_places_than_segments_choose_each_once_and_mask_the_rest():
+    found = selector(top=3)(grid(1, 4))
+    assert found.chosen.sum(1).tolist() == [1, 3]
+    assert found.mask[:, 0].sum(1).tolist() == [1 + 3, 1 + 3 * 3]
+    assert selector(top=9)(grid(4)).chosen.all()
+
+
+def test_scaling_multiplies_the_chosen_by_their_share():
+    given = grid(4)
+    plain, scaled = selector()(given), selector(gradient="scale")(given)
+    share = scaled.weights.gather(1, scaled.places) * 2
+    assert_close(scaled.states[0, 1:4], plain.states[0, 1:4] * share[0, 0])
+    assert_close(scaled.states[0, 4:], plain.states[0, 4:] * share[0, 1])
+
+
+def test_the_token_loss_is_cross_entropy_without_the_padding():
+    states, table, bias = random(2, 3, 4), random(7, 4, seed=1), random(7, seed=2)
+    target = torch.tensor([[3, 5, 2], [6, 2, 0]])
+    loss = TokenLoss(smoothing=0.1, pad=0)
+    scores = linear(states, table, bias)
+    wanted = cross_entropy(torch.cat([scores[0], scores[1, :2]]), torch.tensor([3, 5, 2, 6, 2]), label_smoothing=0.1)
+    assert_close(loss(states, table, bias, target), wanted)
+    changed = states.clone()
+    changed[1, 2] = 99.0
+    assert_close(loss(changed, table, bias, target), wanted)
+    plain = cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=0)
+    assert_close(loss.eval()(states, table, bias, target), plain)  # smoothing is for training alone
