@@ -53,16 +53,32 @@ class Found(NamedTuple):
     lengths: Tensor  # (batch, n) tokens before the end token
 
 
+Pick = Callable[[Tensor], Tensor]  # log-probabilities (batch, vocab) -> tokens (batch,)
+
+
 def greedy(stepper: Stepper[State], *, ends: Ends, steps: int, constraints: Sequence[Constraint] = ()) -> Found:
     """The best token at each step."""
+    return _walk(stepper, lambda logs: logs.argmax(-1), ends=ends, steps=steps, constraints=constraints)
+
+
+def _walk(
+    stepper: Stepper[State],
+    pick: Pick,
+    *,
+    ends: Ends,
+    steps: int,
+    temperature: float = 1.0,
+    constraints: Sequence[Constraint] = (),
+) -> Found:
+    """One sequence for each text, token by token."""
     scores, state = stepper.start()
     written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
     total = scores.new_zeros(scores.shape[:2], dtype=torch.float32)
     done = torch.zeros_like(total, dtype=torch.bool)
     for step in range(steps):
-        best, tokens = _log_softmax(scores, written, constraints).max(-1)  # (batch, 1)
-        tokens = tokens.masked_fill(done, 0)
-        total = total + best.masked_fill(done, 0.0)
+        logs = _log_softmax(scores / temperature, written, constraints)
+        tokens = pick(logs[:, 0])[:, None].masked_fill(done, 0)  # (batch, 1)
+        total = total + logs.gather(2, tokens[:, :, None])[:, :, 0].masked_fill(done, 0.0)
         written = torch.cat([written, tokens[:, :, None]], dim=2)
         done = done | ends.match(tokens)
         if step + 1 == steps or bool(done.all()):
@@ -142,20 +158,11 @@ def sample(
     constraints: Sequence[Constraint] = (),
 ) -> Found:
     """Tokens drawn by chance from the `top_k` likeliest, or from the smallest set that holds `top_p` of the weight."""
-    scores, state = stepper.start()
-    written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
-    total = scores.new_zeros(scores.shape[:2], dtype=torch.float32)
-    done = torch.zeros_like(total, dtype=torch.bool)
-    for step in range(steps):
-        logs = _log_softmax(scores / temperature, written, constraints)
-        tokens = draw(logs[:, 0], top_k=top_k, top_p=top_p, generator=generator)[:, None].masked_fill(done, 0)
-        total = total + logs.gather(2, tokens[:, :, None])[:, :, 0].masked_fill(done, 0.0)
-        written = torch.cat([written, tokens[:, :, None]], dim=2)
-        done = done | ends.match(tokens)
-        if step + 1 == steps or bool(done.all()):
-            break
-        scores, state = stepper.step(tokens, state)
-    return Found(written, total, ends.lengths(written))
+
+    def pick(logs: Tensor) -> Tensor:
+        return draw(logs, top_k=top_k, top_p=top_p, generator=generator)
+
+    return _walk(stepper, pick, ends=ends, steps=steps, temperature=temperature, constraints=constraints)
 
 
 def draw(logs: Tensor, *, top_k: int, top_p: float, generator: torch.Generator) -> Tensor:
