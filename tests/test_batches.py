@@ -48,7 +48,8 @@ def rows(made, epoch: int = 0, **options) -> list[tuple[tuple[int, ...], tuple[i
     """Source and target ids of every row of an epoch, without their padding."""
     return [
         (tuple(source[:length].tolist()), tuple(target[:end].tolist()))
-        for batch in made.epoch(epoch, **options)
+        for step in made.epoch(epoch, **options)
+        for batch in step
         for source, length, target, end in zip(*batch, strict=True)
     ]
 
@@ -104,7 +105,7 @@ def test_a_corpus_stays_on_disk_and_is_built_in_bounded_memory(tmp_path, monkeyp
 @pytest.mark.parametrize("targets", ["all", "one"])
 def test_every_post_comes_exactly_once_an_epoch(corpus, targets):
     made = Batches(corpus, replace(SETTINGS, targets=targets))
-    plan = np.concatenate(made.plan(3))
+    plan = np.concatenate([posts for step in made.plan(3) for posts in step])
     assert sorted(plan.tolist()) == list(range(300))
     wanted = Counter(tuple(by_letter([text])[0][:24]) for text, _ in random_pairs(300))
     assert Counter(source for source, _ in rows(made, 3)) == wanted
@@ -113,13 +114,39 @@ def test_every_post_comes_exactly_once_an_epoch(corpus, targets):
 @pytest.mark.parametrize("targets", ["all", "one"])
 @pytest.mark.parametrize("tokens", [96, 256, 1000])
 def test_a_padded_batch_keeps_to_the_budget(corpus, targets, tokens):
-    made = Batches(corpus, replace(SETTINGS, tokens=tokens, targets=targets, target=32))
+    made = Batches(corpus, replace(SETTINGS, tokens=tokens, targets=targets, target=16))
     sizes = []
     for epoch in range(4):
-        for batch in made.epoch(epoch):
+        for (batch,) in made.epoch(epoch):
             sizes.append(batch.source.numel() + batch.target.numel())
             assert sizes[-1] <= tokens or len(batch.source) == 1
     assert np.mean(sizes) > tokens / 2  # and uses it
+
+
+def test_a_step_is_cut_by_length_so_that_less_is_padding(corpus):
+    def padded(parts: int) -> int:
+        settings = replace(SETTINGS, tokens=1024 // parts, parts=parts, source=40)
+        steps = list(Batches(corpus, settings).epoch(0))
+        assert {len(step) for step in steps} == {parts}
+        return sum(batch.source.numel() for step in steps for batch in step)
+
+    assert padded(4) < 0.8 * padded(1)
+
+
+def test_a_step_is_a_fair_sample_of_lengths(corpus):
+    means = []
+    for step in Batches(corpus, replace(SETTINGS, parts=4, source=40)).plan(0):
+        longest = [int(corpus.source.lengths(posts).max()) for posts in step]
+        assert longest == sorted(longest)
+        means.append(float(np.mean(corpus.source.lengths(np.concatenate(step)))))
+    assert np.std(means) < 4  # of texts of 1 to 40 letters
+    assert len(means) > 5
+
+
+def test_all_steps_are_of_one_size(corpus):
+    for parts in (1, 3):
+        made = Batches(corpus, replace(SETTINGS, parts=parts)).plan(0)
+        assert len({len(posts) for step in made for posts in step}) <= 2
 
 
 def test_the_order_depends_on_seed_and_epoch_alone(corpus):
@@ -129,19 +156,13 @@ def test_the_order_depends_on_seed_and_epoch_alone(corpus):
     assert rows(made, 1) != rows(Batches(corpus, replace(SETTINGS, targets="one", seed=2)), 1)
 
 
-def test_batches_do_not_come_sorted_by_length(corpus):
-    widths = [batch.source.shape[1] for batch in Batches(corpus, SETTINGS).epoch(0)]
-    assert widths != sorted(widths)
-    assert len(set(widths)) > 1
-
-
 @pytest.mark.parametrize("world", [2, 3])
 def test_shards_are_disjoint_and_equal_in_number(corpus, world):
     whole = Batches(corpus, SETTINGS)
     shares = [whole.shard(rank, world).plan(0) for rank in range(world)]
     assert len({len(share) for share in shares}) == 1
     assert len(shares[0]) == whole.shard(0, world).steps(0) == whole.steps(0) // world
-    seen = [post for share in shares for batch in share for post in batch.tolist()]
+    seen = [post for share in shares for (batch,) in share for post in batch.tolist()]
     assert len(seen) == len(set(seen))
 
 
@@ -159,7 +180,7 @@ def test_one_of_the_tags_is_drawn_and_each_sooner_or_later(tmp_path):
 
 @pytest.mark.parametrize("targets", ["all", "one"])
 def test_targets_end_once_and_are_padded_behind(corpus, targets):
-    for batch in Batches(corpus, replace(SETTINGS, targets=targets)).epoch(0):
+    for (batch,) in Batches(corpus, replace(SETTINGS, targets=targets)).epoch(0):
         for target, length in zip(batch.target, batch.target_lengths.tolist(), strict=True):
             assert target[length - 1] == END
             assert (target == END).sum() == 1
@@ -169,7 +190,7 @@ def test_targets_end_once_and_are_padded_behind(corpus, targets):
 
 def test_long_texts_and_targets_are_cut(tmp_path):
     corpus = build(tmp_path, [("a" * 100, ["b" * 100])])
-    (batch,) = Batches(corpus, SETTINGS).epoch(0)
+    ((batch,),) = Batches(corpus, SETTINGS).epoch(0)
     assert batch.source.shape == (1, 24)
     assert batch.source_lengths.tolist() == [24]
     assert batch.target.tolist() == [[*by_letter(["b" * 7])[0], END]]
@@ -180,7 +201,7 @@ def test_skipping_gives_the_same_later_batches(corpus, skip):
     made = Batches(corpus, replace(SETTINGS, targets="one"))
     whole, rest = list(made.epoch(2)), list(made.epoch(2, skip=skip))
     assert len(rest) == len(whole) - skip
-    for wanted, found in zip(whole[skip:], rest, strict=True):
+    for (wanted,), (found,) in zip(whole[skip:], rest, strict=True):
         assert all(torch.equal(one, other) for one, other in zip(wanted, found, strict=True))
 
 
@@ -224,14 +245,3 @@ def test_a_closed_prefetch_stops_its_thread_and_its_source():
     stream.close()
     assert named_threads() == before
     assert len(made) <= 6  # no further ahead than asked for
-
-
-def test_full_batches_of_a_shape_have_the_same_number_of_rows(corpus):
-    batches = Batches(corpus, BatchSettings(tokens=200, source=64, target=16))
-    rows: dict[int, list[int]] = {}
-    for posts in batches.plan(0):
-        batch = batches.collate(posts, np.random.default_rng(0))
-        rows.setdefault(batch.source.shape[1], []).append(len(posts))
-    assert any(len(counts) > 3 for counts in rows.values())
-    for width, counts in rows.items():
-        assert set(counts) - {200 // (width + 8), 200 // (width + 16)} <= {count for count in counts[-2:]}

@@ -132,7 +132,7 @@ def test_a_recipe_begins_with_its_base(tmp_path):
     [
         ("trian.epochs=3", "Recipe has no setting 'trian'; did you mean 'train'?"),
         ("train.epoch=3", "TrainSettings has no setting 'epoch'; did you mean 'epochs'?"),
-        ("train.accumulate=0", "TrainSettings.accumulate must be at least 1, not 0"),
+        ("batches.parts=0", "BatchSettings.parts must be at least 1, not 0"),
         ("batches.target=0", "BatchSettings.target must be at least 1, not 0"),
         ("pipeline.beam=0", "TagSettings.beam must be at least 1, not 0"),
         ("data.dev_posts=0", "DataSettings.dev_posts must be at least 1, not 0"),

@@ -275,6 +275,25 @@ def test_scaling_multiplies_the_chosen_by_their_share():
     assert_close(scaled.states[0, 4:], plain.states[0, 4:] * share[0, 1])
 
 
+def test_all_segments_may_be_kept_and_scaled():
+    given = grid(4)
+    plain, scaled = selector(top=0)(given), selector(top=0, gradient="scale")(given)
+    assert scaled.chosen.all()
+    assert_close(scaled.states[:, 0], plain.states[:, 0])
+    blocks = [found.states[0, 1:].unflatten(0, (4, 3)) for found in (plain, scaled)]
+    assert_close(blocks[1], blocks[0] * (scaled.weights[0] * 4)[:, None, None])
+
+
+def test_noise_draws_segments_in_training_alone_and_by_their_weights():
+    torch.manual_seed(1)
+    given = Grid(*(part.expand(4000, *part.shape[1:]) for part in grid(3)))
+    drawing = selector(top=1, noise=1.0)
+    found = drawing(given)
+    assert not found.chosen[:, 3].any()  # an empty segment is never drawn
+    assert_close(found.chosen.float().mean(0), found.weights[0], atol=0.03, rtol=0)
+    assert (drawing.eval()(given).chosen == selector(top=1)(given).chosen).all()
+
+
 def test_the_token_loss_is_cross_entropy_without_the_padding():
     states, table, bias = random(2, 3, 4), random(7, 4, seed=1), random(7, seed=2)
     target = torch.tensor([[3, 5, 2], [6, 2, 0]])

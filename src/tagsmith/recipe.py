@@ -114,7 +114,7 @@ def own_recipe(
         "start": begin,
         "model": {},
         "data": {"root": "", "train": [data], "fields": fields},
-        "batches": {"tokens": 4096, "targets": pipeline["listing"], "source": pipeline["source"]},
+        "batches": {"tokens": 2048, "parts": 4, "targets": pipeline["listing"], "source": pipeline["source"]},
         "train": {"epochs": 3, "learning_rate": 3e-4, "warmup": 0.1, "patience": 2, "log_every": 10},
         "pipeline": pipeline,
     }

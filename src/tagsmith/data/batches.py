@@ -1,6 +1,8 @@
-"""Batches of like-sized pairs: a budget of tokens each, made ahead of time by a thread, pinned where there is a GPU.
+"""Steps of training: posts drawn at random, cut by length into batches within a budget of tokens.
 
-corpus --plan(epoch): buckets of one shape--> lists of post numbers --collate--> PairBatch
+corpus --plan(epoch): random groups, each sorted and cut in parts--> lists of post numbers --collate--> PairBatch
+
+Batches are made ahead of time by a thread, and pinned where there is a GPU.
 """
 
 from __future__ import annotations
@@ -45,17 +47,18 @@ class BatchSettings:
     """How posts become batches."""
 
     tokens: int = 16_384  # padded source and target tokens in a batch, at most
+    parts: int = 1  # batches to a step, whose gradients are summed
     source: int = 128  # longer texts are cut
     target: int = 32
     targets: Literal["all", "one"] = "all"  # every tag in the given order, or one of them by chance
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_positive(self, "tokens", "source", "target")
+        check_positive(self, "tokens", "parts", "source", "target")
 
 
 class Batches:
-    """All batches of an epoch, in an order that depends on the seed and the epoch alone."""
+    """All steps of an epoch, in an order that depends on the seed and the epoch alone."""
 
     def __init__(self, corpus: Corpus, settings: BatchSettings, *, rank: int = 0, world: int = 1) -> None:
         self.corpus = corpus
@@ -68,37 +71,37 @@ class Batches:
         return Batches(self.corpus, self.settings, rank=rank, world=world)
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """How many steps an epoch has."""
         return len(self.plan(epoch))
 
-    def plan(self, epoch: int) -> list[Ids]:
-        """The post numbers of each batch of this process.
+    def plan(self, epoch: int) -> list[list[Ids]]:
+        """The post numbers of each batch of each step of this process.
 
-        Posts fall in random order into buckets of one padded shape; a bucket that is full is a batch. All its batches
-        have the same number of rows, but for what is left at the end of an epoch: few shapes, little padding, and
-        targets of different lengths side by side (batches in which all end at one place would teach that place).
+        The posts of a step are a fair sample of the corpus: steps of like-sized posts, or worse of like-sized targets,
+        each teach a habit that the next has to unteach. Within a step the posts are sorted by length and cut into
+        parts, so that little is padding. All steps are of one size, so that few shapes occur.
         """
-        order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.corpus))
-        source = _round_up(np.minimum(self.corpus.source.lengths(order), self.settings.source))
-        target = _round_up(self._target_sizes(order))
-        shapes, bucket = np.unique(source * (1 << 20) + target, return_inverse=True)
-        full: list[tuple[int, Ids]] = []  # the place in the order at which the batch is full, and its posts
-        for number, shape in enumerate(shapes.tolist()):
-            places = np.flatnonzero(bucket == number)
-            rows = max(1, self.settings.tokens // (shape // (1 << 20) + shape % (1 << 20)))
-            full.extend((int(some[-1]), order[some]) for some in np.split(places, range(rows, len(places), rows)))
-        plan = [posts for _, posts in sorted(full, key=lambda batch: batch[0])]
-        usable = len(plan) - len(plan) % self.world or len(plan)  # every process takes the same number of steps
-        return plan[self.rank : usable : self.world] or plan[:1]
+        settings = self.settings
+        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.corpus))
+        rows = max(1, settings.tokens // (settings.source + settings.target))
+        groups = np.array_split(order, -(-len(order) // (rows * settings.parts)) or 1)
+        usable = len(groups) - len(groups) % self.world or len(groups)  # every process takes the same number of steps
+        own = groups[self.rank : usable : self.world] or groups[:1]
+        return [self._parts(posts) for posts in own]
 
-    def epoch(self, number: int, *, skip: int = 0) -> Iterator[PairBatch]:
-        """The batches themselves, from the `skip`-th on, made ahead by a thread."""
+    def _parts(self, posts: Ids) -> list[Ids]:
+        by_length = posts[np.argsort(self.corpus.source.lengths(posts), kind="stable")]
+        return [part for part in np.array_split(by_length, self.settings.parts) if len(part)]
+
+    def epoch(self, number: int, *, skip: int = 0) -> Iterator[list[PairBatch]]:
+        """The steps themselves, from the `skip`-th on, made ahead by a thread."""
         return prefetch(self._made(number, skip), pin=torch.cuda.is_available())
 
-    def _made(self, number: int, skip: int) -> Iterator[PairBatch]:
-        for place, posts in enumerate(self.plan(number)):
+    def _made(self, number: int, skip: int) -> Iterator[list[PairBatch]]:
+        for place, parts in enumerate(self.plan(number)):
             if place >= skip:
-                yield self.collate(posts, np.random.default_rng((self.settings.seed, number, self.rank, place)))
+                chance = np.random.default_rng((self.settings.seed, number, self.rank, place))
+                yield [self.collate(posts, chance) for posts in parts]
 
     def collate(self, posts: Ids, chance: np.random.Generator) -> PairBatch:
         """Padded tensors of these posts."""
@@ -122,18 +125,6 @@ class Batches:
         starts = targets.starts(first)
         return starts, targets.ends[self.corpus.groups[posts] - 1] - starts
 
-    def _target_sizes(self, posts: Ids) -> Ids:
-        """Target tokens to reckon with: of all tags, or of the longest where one is drawn."""
-        targets, counts = self.corpus.targets, self.corpus.target_counts(posts)
-        first = self.corpus.first_targets(posts)
-        if self.settings.targets == "one":
-            begins = np.cumsum(counts) - counts
-            every = np.repeat(first - begins, counts) + np.arange(counts.sum())
-            lengths = np.maximum.reduceat(targets.lengths(every), begins)
-        else:
-            lengths = targets.ends[first + counts - 1] - targets.starts(first)
-        return np.minimum(lengths, self.settings.target)
-
 
 def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
     """Rows of a flat array, padded on the right to a round length.  -> (rows, longest)"""
@@ -154,12 +145,12 @@ def pad_ids(rows: list[list[int]], *, longest: int) -> tuple[Tensor, Tensor]:
     return ids, lengths
 
 
-def prefetch(batches: Iterable[PairBatch], *, ahead: int = 4, pin: bool = False) -> Iterator[PairBatch]:
-    """The same batches, made by a thread that stays a few ahead."""
-    ready: queue.Queue[PairBatch | BaseException | None] = queue.Queue(ahead)
+def prefetch(steps: Iterable[list[PairBatch]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[PairBatch]]:
+    """The same steps, made by a thread that stays a few ahead."""
+    ready: queue.Queue[list[PairBatch] | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
 
-    def put(item: PairBatch | BaseException | None) -> None:
+    def put(item: list[PairBatch] | BaseException | None) -> None:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)
@@ -169,10 +160,10 @@ def prefetch(batches: Iterable[PairBatch], *, ahead: int = 4, pin: bool = False)
 
     def work() -> None:
         try:
-            for batch in batches:
+            for step in steps:
                 if stop.is_set():
                     return
-                put(batch.pin() if pin else batch)
+                put([batch.pin() for batch in step] if pin else step)
             put(None)
         except BaseException as problem:  # handed over, raised where the batches are used
             put(problem)

@@ -50,6 +50,7 @@ class SegTrmConfig:
     top: int = 0  # paper: k; 0 selects all
     similarity: Similarity = "manhattan"
     gradient: Gradient = "none"
+    noise: float = 0.0  # of the selection in training
     copy: bool = False
     smoothing: float = 0.0  # of labels in the loss
 
@@ -94,7 +95,12 @@ class SegTrm(nn.Module):
         if config.segments:
             self.segment_table = nn.Embedding(-(-config.longest // size), width)
             self.selector = SegmentSelector(
-                width, top=config.top, similarity=config.similarity, reach=config.reach, gradient=config.gradient
+                width,
+                top=config.top,
+                similarity=config.similarity,
+                reach=config.reach,
+                gradient=config.gradient,
+                noise=config.noise,
             )
         if config.copy:
             self.look = Attention(width, 1)

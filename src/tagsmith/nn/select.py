@@ -5,7 +5,7 @@
 
 No weight is learned here except by the Mahalanobis metric. Index-only selection (`gradient="none"`) sends no gradient
 to the scores; "scale" multiplies what was chosen by its share of the weight, "straight" does so only in the backward
-pass.
+pass. With `noise`, training draws the segments by their weights (Gumbel top k, Kool et al., 2019) in place of the best.
 """
 
 from __future__ import annotations
@@ -75,7 +75,14 @@ class SegmentSelector(nn.Module):
     """Choose `top` segments by similarity (0: all of them) and hand them on as memory."""
 
     def __init__(
-        self, width: int, *, top: int, similarity: Similarity, reach: Reach, gradient: Gradient = "none"
+        self,
+        width: int,
+        *,
+        top: int,
+        similarity: Similarity,
+        reach: Reach,
+        gradient: Gradient = "none",
+        noise: float = 0.0,
     ) -> None:
         super().__init__()
         measures = {"euclidean": euclidean, "cosine": cosine, "manhattan": manhattan}
@@ -85,15 +92,17 @@ class SegmentSelector(nn.Module):
         self.top = top
         self.reach = reach
         self.gradient = gradient
+        self.noise = noise
 
     def forward(self, grid: Grid) -> Selection:
         """Grid -> memory of [S] and the chosen segments, in text order."""
         real = grid.filled[:, :, 0]  # (batch, segments)
         scores = self.measure(grid.text.float(), grid.blocks[:, :, 0].float()) * self.sharpness
-        weights = scores.masked_fill(~real, -1e9).softmax(-1)
+        scores = scores.masked_fill(~real, -1e9)
+        weights = scores.softmax(-1)
         count = real.shape[1]
         top = min(self.top or count, count)
-        places = weights.topk(top, dim=-1).indices.sort(-1).values  # (batch, top)
+        places = self._draw(scores).topk(top, dim=-1).indices.sort(-1).values  # (batch, top)
         chosen = torch.zeros_like(real).scatter(1, places, True) & real
         wide = 1 if self.reach == "segments" else grid.blocks.shape[2]
         kept = grid.blocks[:, :, :wide].gather(1, _spread(places, grid.blocks[:, :, :wide]))
@@ -103,8 +112,13 @@ class SegmentSelector(nn.Module):
         mask = nn.functional.pad(filled.flatten(1), (1, 0), value=True)  # [S] is always there
         return Selection(states, mask[:, None], weights, chosen, places)
 
+    def _draw(self, scores: Tensor) -> Tensor:
+        if not self.noise or not self.training:
+            return scores
+        return scores - self.noise * torch.empty_like(scores).exponential_().log()
+
     def _carry_gradient(self, kept: Tensor, share: Tensor) -> Tensor:
-        if self.gradient == "none" or not self.top:
+        if self.gradient == "none":
             return kept
         share = share[:, :, None, None].to(kept.dtype)
         return kept * share if self.gradient == "scale" else kept * (1 + share - share.detach())

@@ -133,7 +133,7 @@ class _TagRun:
 
     @property
     def batch(self) -> int:
-        return 32 if self.device.type == "cpu" else 512
+        return 64 if self.device.type == "cpu" else 512
 
     @property
     def device(self) -> torch.device:

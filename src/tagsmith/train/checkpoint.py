@@ -24,7 +24,7 @@ class Progress:
 
     step: int = 0  # optimiser steps taken
     epoch: int = 0
-    batch: int = 0  # batches of this epoch already used
+    batch: int = 0  # steps of this epoch already taken
     best: float | None = None  # best dev metric so far
     best_step: int = 0
     stale: int = 0  # evaluations since the best

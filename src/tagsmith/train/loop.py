@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tagsmith.config import check_positive
 from tagsmith.errors import TrainError
 from tagsmith.train.checkpoint import Progress, load_checkpoint, load_weights, save_checkpoint, save_weights
-from tagsmith.train.graphs import GraphedStep
+from tagsmith.train.graphs import Graphed
 from tagsmith.train.schedule import Schedule, factor
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -38,7 +38,6 @@ class TrainSettings:
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
-    accumulate: int = 1
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto: bf16 on a GPU
     compile: bool = False
     graphs: bool = False  # on one GPU: record the steps and replay them
@@ -50,15 +49,15 @@ class TrainSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_positive(self, "accumulate", "log_every")
+        check_positive(self, "log_every")
 
 
 class BatchSource(Protocol):
-    """What the loop asks of its data."""
+    """What the loop asks of its data; a step is one or more batches."""
 
     def shard(self, rank: int, world: int) -> BatchSource: ...
     def steps(self, epoch: int) -> int: ...
-    def epoch(self, number: int, *, skip: int = 0) -> Iterator[Any]: ...
+    def epoch(self, number: int, *, skip: int = 0) -> Iterator[list[Any]]: ...
 
 
 class _Loss(nn.Module):
@@ -92,7 +91,7 @@ def fit(
 class _Window:
     """What was done since the last report."""
 
-    steps: int = 0
+    batches: int = 0
     posts: int = 0
     since: float = field(default_factory=time.perf_counter)
 
@@ -137,19 +136,14 @@ class _Run:
         # the fused optimiser leaves out a step whose gradient is not finite, without asking the host
         self.optimiser.grad_scale = None  # type: ignore[attr-defined]
         self.optimiser.found_inf = torch.zeros((), device=self.accelerator.device)  # type: ignore[attr-defined]
-        self.per_epoch = self.batches.steps(0) // settings.accumulate
-        if not self.per_epoch:
-            raise TrainError(
-                f"an epoch has {self.batches.steps(0)} batches, a step takes {settings.accumulate}; "
-                "lower train.accumulate or batches.tokens"
-            )
+        self.per_epoch = self.batches.steps(0)
         self.steps = settings.steps or max(1, round(settings.epochs * self.per_epoch))
         self.progress = Progress()
         self.skipped = torch.zeros((), device=self.accelerator.device)
         self.running = torch.zeros((), device=self.accelerator.device)  # sum of losses since the last report
         self.window = _Window()
-        alone = on_gpu and self.accelerator.num_processes == 1 and settings.accumulate == 1
-        self.graphed = GraphedStep(self._update, self.accelerator.device) if settings.graphs and alone else None
+        alone = on_gpu and self.accelerator.num_processes == 1
+        self.graphed = Graphed(self._backward, self.accelerator.device) if settings.graphs and alone else None
         self.log = _Log(folder / "metrics.jsonl", active=self.accelerator.is_main_process)
 
     def go(self, *, resume: bool) -> Progress:
@@ -181,10 +175,10 @@ class _Run:
         self.model.train()
         stream = self.batches.epoch(self.progress.epoch, skip=self.progress.batch)
         try:
-            while chunk := self._take(stream):
-                self._step(chunk)
-                self.window.steps += 1
-                self.window.posts += sum(len(batch[0]) for batch in chunk)
+            for batches in stream:
+                self._step(batches)
+                self.window.batches += len(batches)
+                self.window.posts += sum(len(batch[0]) for batch in batches)
                 if self.progress.step % self.settings.log_every == 0 or self._due():
                     self._report()
                 if self._due():
@@ -197,44 +191,36 @@ class _Run:
         self.progress.epoch += 1
         self.progress.batch = 0
 
-    def _take(self, stream: Iterator[Any]) -> list[Any]:
-        """The batches of one step; a rest too small for a step is left out."""
-        chunk = []
-        for batch in stream:
-            chunk.append(batch)
-            if len(chunk) == self.settings.accumulate:
-                return chunk
-        return []
-
-    def _step(self, chunk: list[Any]) -> None:
-        """One optimiser step over one or more batches."""
+    def _step(self, batches: list[Any]) -> None:
+        """One optimiser step over one or more batches; nothing here asks the device for a number."""
         self.rate.fill_(self.settings.learning_rate * self.progress.damping * self._factor())
-        if self.graphed is not None:
-            self.graphed(chunk[0])
-        else:
-            for batch in chunk[:-1]:
-                several = self.accelerator.num_processes > 1
-                with self.accelerator.no_sync(self.loss) if several else nullcontext():
-                    self._backward(batch.to(self.accelerator.device))
-            self._update(chunk[-1].to(self.accelerator.device))
+        for place, batch in enumerate(batches):
+            if self.graphed is not None:
+                self.graphed(batch)
+                continue
+            apart = self.accelerator.num_processes > 1 and place + 1 < len(batches)
+            with self.accelerator.no_sync(self.loss) if apart else nullcontext():
+                self._backward(batch.to(self.accelerator.device))
+        self._update(len(batches))
         self.progress.step += 1
-        self.progress.batch += len(chunk)
+        self.progress.batch += 1
 
     def _backward(self, batch: Any) -> None:
         with self.accelerator.autocast():
-            loss = self.loss(batch) / self.settings.accumulate
+            loss = self.loss(batch)
         loss.backward()
         self.running += loss.detach().nan_to_num(0.0, posinf=0.0, neginf=0.0)
 
-    def _update(self, batch: Any) -> None:
-        """The last batch of a step, and the step itself; nothing here asks the device for a number."""
-        self._backward(batch)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+    def _update(self, parts: int) -> None:
+        """Take the step that the gradients of so many batches ask for."""
+        weights = [weight for weight in self.model.parameters() if weight.grad is not None]
+        torch._foreach_div_([weight.grad for weight in weights], parts)
+        norm = nn.utils.clip_grad_norm_(weights, self.settings.clip)
         unusable = (~torch.isfinite(norm)).float()
         self.optimiser.found_inf.copy_(unusable)  # type: ignore[attr-defined]
         self.skipped += unusable
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=self.graphed is None)  # recordings add to gradients where they lie
 
     def _factor(self) -> float:
         warmup = max(1, round(self.settings.warmup * self.steps))
@@ -284,7 +270,7 @@ class _Run:
 
     def _report(self) -> None:
         # asking for the numbers waits for the device: the clock is read after it
-        value, skipped = self.running.item() / self.window.steps, int(self.skipped.item())
+        value, skipped = self.running.item() / self.window.batches, int(self.skipped.item())
         speed = self.window.posts / (time.perf_counter() - self.window.since)
         self.running.zero_()
         self.window = _Window()
