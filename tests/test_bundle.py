@@ -57,7 +57,7 @@ def test_a_bundle_comes_back_with_its_weights_to_half_precision(tiny_bundle, tmp
     assert (again.name, again.task, again.language) == (first.name, first.task, first.language)
     assert (again.pipeline, again.spellings, again.card) == (first.pipeline, first.spellings, first.card)
     assert again.model.config == first.model.config
-    assert again.pieces.ids(["a flat white"]) == first.pieces.ids(["a flat white"])
+    assert again.tokeniser.ids(["a flat white"]) == first.tokeniser.ids(["a flat white"])
     assert not again.model.training
 
 

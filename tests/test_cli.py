@@ -18,7 +18,6 @@ from conftest import sample_rows, write_rows
 from tagsmith.cli import app, main
 from tagsmith.data.readers import read_rows
 from tagsmith.data.writers import RowWriter
-from tagsmith.pipelines.tag import Tagger
 
 ROWS = sample_rows()[:6]
 COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
@@ -215,10 +214,10 @@ def test_ctrl_c_is_130_and_a_bug_stays_loud(run, monkeypatch, capsys):
     def interrupt(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Tagger, "load", interrupt)
+    monkeypatch.setattr("tagsmith.pipelines.auto.load_tagger", interrupt)
     done = run("tag", "a flat white")
     assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
-    monkeypatch.setattr(Tagger, "load", lambda *given: 1 // 0)
+    monkeypatch.setattr("tagsmith.pipelines.auto.load_tagger", lambda *given: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         run("tag", "a flat white")
 

@@ -13,7 +13,7 @@ import torch
 from tagsmith.config import from_dict, nearest, read_toml, set_values, to_dict
 from tagsmith.errors import ConfigError, TagsmithError
 from tagsmith.models import find_model
-from tagsmith.recipe import Recipe, build_model, read_recipe
+from tagsmith.recipe import Recipe, job_of, read_recipe
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
 
@@ -158,9 +158,10 @@ def test_a_recipe_is_strict(tiny_recipe, change, words):
     ],
 )
 def test_a_model_that_cannot_be_built_says_why(tiny_recipe, change, words):
-    recipe, pieces = read_recipe(tiny_recipe, [change]), SimpleNamespace(size=400)
+    job = job_of(read_recipe(tiny_recipe, [change]))
+    job.pieces = SimpleNamespace(size=400)
     with pytest.raises(TagsmithError) as caught:
-        build_model(recipe, pieces)
+        job.build()
     assert str(caught.value).startswith(words)
 
 
@@ -173,7 +174,10 @@ def test_every_recipe_reads_and_its_model_can_be_built(path):
     recipe = read_recipe(path)
     assert recipe.name == path.stem
     assert from_dict(Recipe, to_dict(recipe)) == recipe
+    job = job_of(recipe)
+    job.pieces = job.tokeniser = SimpleNamespace(size=recipe.tokeniser.size)
+    job.labels = ["a", "b"]
     with torch.device("meta"):
-        model = build_model(recipe, SimpleNamespace(size=recipe.tokeniser.size))
+        model = job.build()
     assert isinstance(model, find_model(recipe.model["name"]))
-    assert recipe.batches.targets == recipe.pipeline.listing  # what was learned is what is searched for
+    assert recipe.batches.targets == recipe.pipeline.get("listing", "one")  # what was learned is what is searched for

@@ -14,9 +14,10 @@ from tagsmith.bundle import load_bundle
 from tagsmith.errors import BundleError, ConfigError
 from tagsmith.models.segtrm import SegTrm, SegTrmConfig
 from tagsmith.pipelines.auto import AutoTagger
-from tagsmith.pipelines.load import load
+from tagsmith.pipelines.load import load, tagger_of
 from tagsmith.pipelines.run import CHUNK
-from tagsmith.pipelines.tag import MOST_CHARACTERS, Tagger, TagSettings
+from tagsmith.pipelines.tag import MOST_CHARACTERS, Tagger
+from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.records import Post, Tag, Tags, to_row
 from tagsmith.text.hashtags import key
 from tagsmith.text.pieces import Pieces
@@ -55,7 +56,7 @@ def test_the_tiny_model_has_learned_its_posts(tagger):
 
 
 def test_a_text_alone_is_tagged_as_in_company(tiny_bundle):
-    tagger = Tagger.of(load_bundle(tiny_bundle, dtype=torch.float32))
+    tagger = tagger_of(load_bundle(tiny_bundle, dtype=torch.float32))
     texts = [*ODD, *TEXTS[:42]]
     together = tagger.tag(texts, evidence=True)
     for text, answer in zip(texts, together, strict=True):
@@ -65,7 +66,7 @@ def test_a_text_alone_is_tagged_as_in_company(tiny_bundle):
 
 
 def test_half_precision_moves_a_score_by_little(tiny_bundle):
-    exact, coarse = (Tagger.of(load_bundle(tiny_bundle, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
+    exact, coarse = (tagger_of(load_bundle(tiny_bundle, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     for text, answer in zip(TEXTS, coarse.tag(TEXTS), strict=True):
         (wanted,), (alone,) = exact.tag([text]), coarse.tag([text])
         assert answer.tags[0].score == pytest.approx(wanted.tags[0].score, abs=0.03)
@@ -81,7 +82,7 @@ def test_tags_come_best_first_with_scores_in_0_to_1(tagger):
 
 
 def test_top_is_the_most_that_come_back(tagger):
-    usual = Tagger(tagger.model, tagger.pieces, replace(tagger.settings, keep=0.0))
+    usual = Tagger(tagger.finder, tagger.tokeniser, replace(tagger.settings, keep=0.0))
     for few, many in zip(usual.tag(TEXTS[:8], top=1), usual.tag(TEXTS[:8], top=4), strict=True):
         assert len(many.tags) == 4
         assert few.tags == many.tags[:1]
@@ -93,7 +94,7 @@ def test_top_is_the_most_that_come_back(tagger):
 def test_keep_leaves_out_what_is_far_below_the_best(tagger):
     def kept(share, **options):
         settings = replace(tagger.settings, keep=share)
-        return Tagger(tagger.model, tagger.pieces, settings).tag(TEXTS, **options)
+        return Tagger(tagger.finder, tagger.tokeniser, settings).tag(TEXTS, **options)
 
     for all_of_them, some in zip(kept(0.0), kept(0.5), strict=True):
         best = all_of_them.tags[0].score
@@ -124,7 +125,7 @@ def test_usual_spellings_are_used(tagger):
     assert "chess" in tags  # seen too seldom: its words as they are
     assert "Daily" not in {
         tag.text
-        for answer in Tagger(tagger.model, tagger.pieces, tagger.settings).tag(TEXTS, top=20)
+        for answer in Tagger(tagger.finder, tagger.tokeniser, tagger.settings).tag(TEXTS, top=20)
         for tag in answer.tags
     }
 
@@ -141,17 +142,17 @@ def reader() -> Tagger:
     pieces = Pieces.train([reading(text) for text in ODD], 110)
     sizes = {"width": 16, "heads": 2, "inner": 32, "encoder_layers": 1, "decoder_layers": 1, "longest": 128}
     model = SegTrm(SegTrmConfig(vocab=pieces.size, segment_size=3, top=0, **sizes)).eval()
-    return Tagger(model, pieces, TagSettings(listing="one", beam=2, steps=3, source=128))
+    return Tagger(Writer(model, pieces), pieces, TagSettings(listing="one", beam=2, steps=3, source=128))
 
 
 @pytest.mark.parametrize("text", ODD)
 def test_the_evidence_is_the_text_that_the_pieces_cover(reader, text):
     (answer,) = reader.tag([text], evidence=True)
-    (ids,) = reader.pieces.ids([reading(text)])
+    (ids,) = reader.tokeniser.ids([reading(text)])
     assert len(answer.segments) == -(-len(ids) // 3)
     for number, segment in enumerate(answer.segments):
         assert 0 <= segment.start < segment.end <= len(text)
-        wanted = reader.pieces.join(ids[3 * number : 3 * number + 3])
+        wanted = reader.tokeniser.join(ids[3 * number : 3 * number + 3])
         assert bare(wanted) in bare(reading(text[segment.start : segment.end]).lower())
     starts = [segment.start for segment in answer.segments]
     assert starts == sorted(starts)
@@ -213,7 +214,7 @@ def test_a_record_is_its_json(tagger):
 
 @pytest.mark.parametrize("automatic", [False, True])
 def test_a_stream_reads_no_further_than_it_must(tagger, monkeypatch, automatic):
-    monkeypatch.setattr(Tagger, "load", classmethod(lambda cls, name: tagger))
+    monkeypatch.setattr("tagsmith.pipelines.auto.load_tagger", lambda name: tagger)
     used = AutoTagger() if automatic else tagger
     taken = []
 
@@ -233,11 +234,11 @@ def test_a_stream_reads_no_further_than_it_must(tagger, monkeypatch, automatic):
 def test_the_language_of_a_text_picks_its_model(tagger, monkeypatch):
     loaded = []
 
-    def pretend(cls, name):
+    def pretend(name):
         loaded.append(name)
         return tagger
 
-    monkeypatch.setattr(Tagger, "load", classmethod(pretend))
+    monkeypatch.setattr("tagsmith.pipelines.auto.load_tagger", pretend)
     auto = AutoTagger()
     assert not loaded  # until the first text
     chinese = CHINESE["美食"][0]
@@ -251,6 +252,6 @@ def test_the_language_of_a_text_picks_its_model(tagger, monkeypatch):
 
 
 def test_a_model_for_another_task_is_refused(tiny_bundle, monkeypatch):
-    monkeypatch.setattr("tagsmith.pipelines.load.PIPELINES", {"embed": Tagger.of})
+    monkeypatch.setattr("tagsmith.pipelines.load.PIPELINES", {"embed": tagger_of})
     with pytest.raises(BundleError, match="is for the task 'hashtag'; this version of Tagsmith knows embed"):
         tagsmith.load(tiny_bundle)

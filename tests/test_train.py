@@ -364,7 +364,7 @@ TWO = """
 import sys
 from pathlib import Path
 from accelerate import PartialState
-from tagsmith import recipe
+from tagsmith.recipe import hashtag as recipe
 from tagsmith.cli import main
 from tagsmith.train.checkpoint import save_weights
 
@@ -372,7 +372,7 @@ folder, seen, measure = Path(sys.argv.pop(1)), [], recipe.evaluate_tagger
 
 def watched(tagger, posts):
     seen.append(posts)
-    save_weights(folder / f"{PartialState().process_index}-{len(seen)}.safetensors", tagger.model)
+    save_weights(folder / f"{PartialState().process_index}-{len(seen)}.safetensors", tagger.finder.model)
     return measure(tagger, posts)
 
 recipe.evaluate_tagger = watched

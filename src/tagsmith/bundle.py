@@ -2,7 +2,8 @@
 
 my-model/
 ├── config.json          task, language, model and pipeline settings
-├── tokeniser.json       the sub-words
+├── tokeniser.json       the sub-words, characters or words
+├── labels.json          the tags it ranks, if it ranks a closed list; null for one that was taken out
 ├── weights.safetensors  int8 matrices with fp16 scales, the rest fp16
 ├── spellings.json       how a tag is usually written, where that is not its words run together
 ├── README.md            the model card
@@ -29,10 +30,11 @@ from torch.overrides import TorchFunctionMode
 from tagsmith.config import from_dict, nearest, to_dict
 from tagsmith.errors import BundleError, OutputError
 from tagsmith.models import CATALOG, find_model
-from tagsmith.text.pieces import Pieces
+from tagsmith.text.symbols import Tokeniser, load_tokeniser
 
 FORMAT = 1
 FILES = ("config.json", "tokeniser.json", "weights.safetensors", "spellings.json", "README.md")
+LABELS = "labels.json"
 SHIPPED = Path(__file__).parent / "bundles"
 
 
@@ -44,9 +46,10 @@ class Bundle:
     task: str
     language: str
     model: nn.Module
-    pieces: Pieces
+    tokeniser: Tokeniser
     pipeline: Mapping[str, Any]
     spellings: Mapping[str, str] = field(default_factory=dict)
+    labels: tuple[str | None, ...] = ()  # the words of each output
     card: str = ""
 
 
@@ -102,12 +105,14 @@ def _fill(folder: Path, bundle: Bundle, *, weights: str, measured: Mapping[str, 
         "measured": dict(measured),
     }
     _write(folder / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
-    bundle.pieces.save(folder / "tokeniser.json")
+    bundle.tokeniser.save(folder / "tokeniser.json")
     save_file(pack(bundle.model, how=weights), folder / "weights.safetensors")
     _write(folder / "spellings.json", json.dumps(dict(bundle.spellings), ensure_ascii=False))
     _write(folder / "README.md", bundle.card)
+    if bundle.labels:
+        _write(folder / LABELS, json.dumps(bundle.labels, ensure_ascii=False))
     (folder / "weights.safetensors").chmod(0o644)  # the library writes files only their owner can read
-    _write(folder / "checksums.json", json.dumps({name: _digest(folder / name) for name in FILES}, indent=1))
+    _write_checksums(folder)
 
 
 def annotate_bundle(folder: Path, *, card: str, measured: Mapping[str, Any]) -> None:
@@ -116,7 +121,7 @@ def annotate_bundle(folder: Path, *, card: str, measured: Mapping[str, Any]) -> 
     config["measured"] = {**config.get("measured", {}), **measured}
     _write(folder / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
     _write(folder / "README.md", card)
-    _write(folder / "checksums.json", json.dumps({name: _digest(folder / name) for name in FILES}, indent=1))
+    _write_checksums(folder)
 
 
 def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: str | None = None) -> Bundle:
@@ -139,9 +144,10 @@ def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: s
         task=config["task"],
         language=config["language"],
         model=model.to(device).eval(),
-        pieces=Pieces.load(folder / "tokeniser.json"),
+        tokeniser=load_tokeniser(folder / "tokeniser.json"),
         pipeline=config["pipeline"],
         spellings=json.loads((folder / "spellings.json").read_text(encoding="utf-8")),
+        labels=_labels(folder),
         card=(folder / "README.md").read_text(encoding="utf-8"),
     )
 
@@ -241,12 +247,22 @@ def _verify(folder: Path) -> None:
         sums = json.loads((folder / "checksums.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise BundleError(f"{folder} is incomplete: it has no readable checksums.json; take a fresh copy") from None
-    for name in FILES:
+    for name in (*FILES, *([LABELS] if isinstance(sums, dict) and LABELS in sums else [])):
         path = folder / name
         if not path.exists():
             raise BundleError(f"{folder} is incomplete: {name} is missing; take a fresh copy of the model")
         if not isinstance(sums, dict) or _digest(path) != sums.get(name):
             raise BundleError(f"{path} is damaged: its checksum is wrong; take a fresh copy of the model")
+
+
+def _write_checksums(folder: Path) -> None:
+    names = [name for name in (*FILES, LABELS) if (folder / name).exists()]
+    _write(folder / "checksums.json", json.dumps({name: _digest(folder / name) for name in names}, indent=1))
+
+
+def _labels(folder: Path) -> tuple[str | None, ...]:
+    path = folder / LABELS
+    return tuple(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else ()
 
 
 def _digest(path: Path) -> str:

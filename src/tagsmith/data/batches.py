@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -135,7 +135,7 @@ def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
     return np.where(inside, rows, PAD).astype(np.int64)
 
 
-def pad_ids(rows: list[list[int]], *, longest: int) -> tuple[Tensor, Tensor]:
+def pad_ids(rows: Sequence[list[int]], *, longest: int) -> tuple[Tensor, Tensor]:
     """Lists of ids as one padded tensor and their lengths, cut at `longest`."""
     lengths = torch.tensor([min(len(row), longest) for row in rows])
     width = int(_round_up(max(int(lengths.max()), 1)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tagsmith.errors import DataError
 from tagsmith.metrics.texts import Rouge, f_measure, rouge
@@ -26,6 +26,7 @@ class Scored:
     seen: Sequence[bool] = ()  # for each gold tag: is it in the training data; empty: not known
     parts: Sequence[str] = ()  # the slices of the test set it belongs to
     returned: Sequence[str] | None = None  # what a user gets, if that is less than all that was predicted
+    rank: int | None = None  # the best place of a gold tag among all known ones, where all are ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +69,23 @@ def score_tags(
     )
 
 
-def summarise(scores: Sequence[TagScores], rouges: Sequence[Rouge]) -> dict[str, float]:
-    """The means over posts under the names of the contract."""
+def summarise(scores: Sequence[TagScores], rouges: Sequence[Rouge] = (), ranks: Sequence[int] = ()) -> dict[str, float]:
+    """The means over posts under the names of the contract; of sequences and ranks only where there are any."""
     unseen = sum(score.unseen for score in scores)
-    summary = {
-        "rouge1": _mean([each.rouge1 for each in rouges]),
-        "rouge2": _mean([each.rouge2 for each in rouges]),
-        "rougeL": _mean([each.rougeL for each in rouges]),
+    summary: dict[str, float] = {}
+    if rouges or not ranks:
+        summary["rouge1"] = _mean([each.rouge1 for each in rouges])
+        summary["rouge2"] = _mean([each.rouge2 for each in rouges])
+        summary["rougeL"] = _mean([each.rougeL for each in rouges])
+    summary |= {
         "f1@1": _mean([score.f1_at_1 for score in scores]),
         "f1@5": _mean([score.f1_at_5 for score in scores]),
         "f1@5_full": _mean([score.f1_at_5_full for score in scores]),
         "p@1": _mean([score.p_at_1 for score in scores]),
         "r@10": _mean([score.r_at_10 for score in scores]),
     }
+    if ranks:
+        summary["mean_rank"] = _mean(ranks)
     if unseen:
         summary["unseen_r@10"] = sum(score.unseen_found for score in scores) / unseen
     return {**summary, "n": len(scores)}
@@ -88,12 +93,12 @@ def summarise(scores: Sequence[TagScores], rouges: Sequence[Rouge]) -> dict[str,
 
 def hashtag_metrics(rows: Iterable[Scored]) -> dict[str, Any]:
     """All measures over the rows that have gold tags, and under "parts" the same for each part where rows name one."""
-    every: list[tuple[TagScores, Rouge]] = []
-    parts: dict[str, list[tuple[TagScores, Rouge]]] = {}
+    every: list[_Measured] = []
+    parts: dict[str, list[_Measured]] = {}
     for row in rows:
         if row.gold:
             scores = score_tags(row.predicted, row.gold, seen=row.seen, returned=row.returned)
-            every.append((scores, rouge(row.best, row.reference)))
+            every.append(_Measured(scores, rouge(row.best, row.reference) if row.rank is None else None, row.rank))
             for part in row.parts:
                 parts.setdefault(part, []).append(every[-1])
     metrics: dict[str, Any] = _summary(every)
@@ -107,8 +112,18 @@ def rouge_tokens(words: Sequence[str], language: Literal["en", "zh"]) -> list[st
     return line.split() if language == "en" else list("".join(line.split()))
 
 
-def _summary(pairs: Sequence[tuple[TagScores, Rouge]]) -> dict[str, float]:
-    return summarise([scores for scores, _ in pairs], [texts for _, texts in pairs])
+class _Measured(NamedTuple):
+    scores: TagScores
+    rouge: Rouge | None
+    rank: int | None
+
+
+def _summary(rows: Sequence[_Measured]) -> dict[str, float]:
+    return summarise(
+        [row.scores for row in rows],
+        [row.rouge for row in rows if row.rouge is not None],
+        [row.rank for row in rows if row.rank is not None],
+    )
 
 
 def _f1(returned: Sequence[str], wanted: set[str]) -> float:

@@ -10,6 +10,8 @@ from tagsmith.errors import ConfigError
 
 CATALOG = {
     "segtrm": "tagsmith.models.segtrm:SegTrm",
+    "tweet2vec": "tagsmith.models.tweet2vec:Tweet2Vec",
+    "quick": "tagsmith.models.quick:Quick",
 }
 
 

@@ -31,6 +31,32 @@ class RecurrentEncoder(nn.Module):
         return states, torch.cat([ends[-2], ends[-1]], dim=-1)
 
 
+class BothWays(nn.Module):
+    """Two GRUs from learned initial states, one reading forward, one backward, each to its last real place.
+
+    Padding is never packed away: lengths stay on the device, and the backward reader gets each row turned around.
+    """
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.forward_reader = nn.GRU(width, hidden, batch_first=True)
+        self.backward_reader = nn.GRU(width, hidden, batch_first=True)
+        self.starts = nn.Parameter(torch.zeros(2, hidden))
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, source, width) -> last states forward and backward, each (batch, hidden)"""
+        places = torch.arange(vectors.shape[1], device=vectors.device)
+        turned = (lengths[:, None] - 1 - places).clamp(min=0)  # (batch, source)
+        backward = vectors.gather(1, turned[:, :, None].expand_as(vectors))
+        last = (lengths - 1).clamp(min=0)
+        return self._read(self.forward_reader, vectors, last, 0), self._read(self.backward_reader, backward, last, 1)
+
+    def _read(self, reader: nn.GRU, vectors: Tensor, last: Tensor, way: int) -> Tensor:
+        start = self.starts[way].to(vectors.dtype).expand(1, len(vectors), -1).contiguous()
+        states, _ = reader(vectors, start)
+        return states[torch.arange(len(states), device=states.device), last]
+
+
 class AdditiveAttention(nn.Module):
     """Bahdanau's attention: a small network scores each memory place against the state."""
 

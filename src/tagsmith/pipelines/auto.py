@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from tagsmith.pipelines.load import load_tagger
 from tagsmith.pipelines.run import CHUNK
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.records import Post, Tags
@@ -40,5 +41,5 @@ class AutoTagger:
 
     def _tagger(self, language: str) -> Tagger:
         if language not in self._taggers:
-            self._taggers[language] = Tagger.load(f"{self.task}-{language}")
+            self._taggers[language] = load_tagger(f"{self.task}-{language}")
         return self._taggers[language]

@@ -1,20 +1,52 @@
-"""From a name to a pipeline."""
+"""From a name to a pipeline, by the task the model was trained for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tagsmith.bundle import load_bundle
+from tagsmith.bundle import Bundle, load_bundle
+from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
+from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
+from tagsmith.pipelines.write import TagSettings, Writer
 
-PIPELINES = {"hashtag": Tagger.of}
+
+def writing_tagger(bundle: Bundle) -> Tagger:
+    """The pipeline of a model that writes tags."""
+    model, pieces = bundle.model, bundle.tokeniser
+    settings = from_dict(TagSettings, bundle.pipeline)
+    return Tagger(Writer(model, pieces), pieces, settings, spellings=bundle.spellings)  # type: ignore[arg-type]
 
 
-def load(name: str | Path) -> Tagger:
-    """The pipeline of a shipped model, or of a bundle's folder, by the task it was trained for."""
+def ranking_tagger(bundle: Bundle) -> Tagger:
+    """The pipeline of a model that ranks known tags."""
+    settings = from_dict(RankSettings, bundle.pipeline)
+    return Tagger(Ranker(bundle.model, bundle.labels), bundle.tokeniser, settings, spellings=bundle.spellings)
+
+
+TAGGERS: dict[str, Callable[[Bundle], Tagger]] = {"hashtag": writing_tagger, "rank": ranking_tagger}
+PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS}
+
+
+def load(name: str | Path) -> Any:
+    """The pipeline of a shipped model, or of a bundle's folder."""
     bundle = load_bundle(name)
     if bundle.task not in PIPELINES:
         known = ", ".join(sorted(PIPELINES))
         raise BundleError(f"{name} is for the task {bundle.task!r}; this version of Tagsmith knows {known}")
     return PIPELINES[bundle.task](bundle)
+
+
+def load_tagger(name: str | Path) -> Tagger:
+    """The same, for models that tag."""
+    return tagger_of(load_bundle(name))
+
+
+def tagger_of(bundle: Bundle) -> Tagger:
+    """The tagger of a loaded bundle."""
+    if bundle.task not in TAGGERS:
+        raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")
+    return TAGGERS[bundle.task](bundle)

@@ -1,0 +1,128 @@
+"""What a recipe may say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from tagsmith.bundle import load_bundle
+from tagsmith.config import check_positive, from_dict, read_toml, set_values
+from tagsmith.data.batches import BatchSettings
+from tagsmith.data.readers import read_posts
+from tagsmith.errors import ConfigError
+from tagsmith.pipelines.rank import RankSettings
+from tagsmith.pipelines.write import TagSettings
+from tagsmith.records import Post
+from tagsmith.text.language import language_of
+from tagsmith.train.loop import TrainSettings
+
+Task = Literal["hashtag", "rank"]
+PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings]] = {"hashtag": TagSettings, "rank": RankSettings}
+SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags"}  # how the shipped models of a task are called
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which files; paths are relative to `root`."""
+
+    train: tuple[str, ...]
+    dev: tuple[str, ...] = ()  # none: one row in twenty of train
+    root: str = "data"
+    cache: str = ""  # where tokeniser and corpus are kept; runs on the same data may share it
+    fields: dict[str, str] = field(default_factory=dict)  # our name -> theirs
+    dev_posts: int = 2000  # scored at each evaluation
+
+    def __post_init__(self) -> None:
+        check_positive(self, "dev_posts")
+
+
+@dataclass(frozen=True)
+class TokeniserSettings:
+    """What to read texts as."""
+
+    kind: Literal["pieces", "characters", "words"] = "pieces"
+    size: int = 20_000
+    alphabet: int = 1000  # characters known to the sub-words
+    texts: int = 4_000_000  # learned from the first so many texts and tags
+    names: int = 0  # so many of the most frequent tags become pieces of their own
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """Which tags a ranker knows."""
+
+    least: int = 1  # posts that have the tag
+    most: int = 100_000  # tags; the most frequent ones
+    names: str = ""  # a TSV of tag, spelling and words, for tags whose training data only has them run together
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything about one training run."""
+
+    name: str
+    data: DataSettings
+    model: dict[str, Any]
+    task: Task = "hashtag"
+    start: str = ""  # a bundle whose weights and tokeniser to begin with
+    teacher: str = ""  # a bundle with the same pieces, from which to learn besides
+    teacher_share: float = 0.5  # of the loss
+    weights: Literal["int8", "fp16"] = "int8"
+    tokeniser: TokeniserSettings = field(default_factory=TokeniserSettings)
+    labels: LabelSettings = field(default_factory=LabelSettings)
+    batches: BatchSettings = field(default_factory=BatchSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+    pipeline: dict[str, Any] = field(default_factory=dict)  # the settings of the task's pipeline
+
+    def __post_init__(self) -> None:
+        from_dict(PIPELINE_SETTINGS[self.task], self.pipeline)  # says what is wrong with them
+
+
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+    """A TOML recipe with `--set` changes; `base` names one beside it whose settings it starts from."""
+    values = read_toml(path)
+    if base := values.pop("base", None):
+        for section, settings in read_toml(path.parent / base).items():
+            own = values.get(section)
+            values[section] = {**settings, **(own or {})} if isinstance(settings, dict) else own or settings
+    return from_dict(Recipe, set_values(values, changes))
+
+
+def own_recipe(
+    task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
+) -> Recipe:
+    """A recipe for a user's own file: begin with the shipped model of its language and go on with their posts."""
+    if task not in SHIPPED_FOR:
+        raise ConfigError(f"there is no task {task!r} to train without a recipe; known: {', '.join(SHIPPED_FOR)}")
+    first = list(islice((post for post in read_posts(data, rename=fields) if isinstance(post, Post)), 200))
+    tagged = sum(bool(post.tags) for post in first)
+    if not tagged:
+        raise ConfigError(
+            f"the first {len(first)} rows of {data} have no tags; they belong in a field 'hashtags' or 'tags' "
+            "(rename yours with --field hashtags=NAME)"
+        )
+    language = language_of(" ".join(post.text for post in first))
+    begin = set_values({"start": f"{SHIPPED_FOR[task]}-{language}"}, changes)["start"]
+    pipeline = dict(load_bundle(begin).pipeline)
+    values: dict[str, Any] = {
+        "name": out.name if out else f"my-{task}-model",
+        "task": task,
+        "start": begin,
+        "model": {},
+        "data": {"root": "", "train": [data], "fields": fields},
+        "batches": {
+            "tokens": 2048,
+            "parts": 4,
+            "targets": pipeline.get("listing", "one"),
+            "source": pipeline["source"],
+        },
+        "train": {"epochs": 3, "learning_rate": 3e-4, "warmup": 0.1, "patience": 2, "log_every": 10},
+        "pipeline": pipeline,
+    }
+    if task == "rank":
+        values["batches"]["target"] = 8
+        values["train"] |= {"epochs": 10, "learning_rate": 2e-3, "metric": "p@1"}
+    return from_dict(Recipe, set_values(values, changes))
