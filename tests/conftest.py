@@ -79,6 +79,45 @@ source = 64
 """
 
 
+RANK_RECIPE = """
+name = "tiny-rank"
+task = "rank"
+
+[data]
+root = {root}
+train = ["posts.jsonl"]
+dev = ["posts.jsonl"]
+
+[tokeniser]
+size = 400
+
+[model]
+name = "quick"
+width = 24
+heads = 2
+inner = 48
+pairs = 256
+longest = 64
+dropout = 0.0
+
+[batches]
+tokens = 1152
+source = 64
+target = 8
+targets = "one"
+
+[train]
+steps = 200
+learning_rate = 1e-2
+evaluate_every = 100
+log_every = 40
+metric = "p@1"
+
+[pipeline]
+source = 64
+"""
+
+
 def sample_rows() -> list[dict[str, object]]:
     """Sixty posts of one topic each, a few of them Chinese."""
     english = [
@@ -119,6 +158,16 @@ def tiny_run(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def tiny_bundle(tiny_run: Path) -> Path:
     """A trained model as a folder; tests that change it copy it first."""
     return tiny_run / "bundle"
+
+
+@pytest.fixture(scope="session")
+def rank_bundle(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that ranks known tags; tests that change it copy it first."""
+    from tagsmith.recipe import make, read_recipe
+
+    recipe = tiny_recipe.with_name("tiny-rank.toml")
+    recipe.write_text(RANK_RECIPE.format(root=json.dumps(str(tiny_recipe.parent))), encoding="utf-8")
+    return make(read_recipe(recipe), tmp_path_factory.mktemp("rank"))
 
 
 @pytest.fixture

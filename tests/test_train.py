@@ -242,6 +242,30 @@ def test_patience_ends_a_run_and_the_best_weights_win(batches, tmp_path):
     assert_same(weights_of(trained), seen[1])
 
 
+def test_a_small_change_lowers_the_rate_and_asks_for_a_smaller_one(batches, tmp_path):
+    values = iter([0.5, 0.504, 0.508, 0.512, 0.8, 0.80001])
+    settings = replace(
+        SETTINGS, steps=12, evaluate_every=2, optimiser="nesterov", plateau=0.5, plateau_change=0.01, learning_rate=0.1
+    )
+    progress = fit(model(), batches, settings, tmp_path, evaluate=lambda trained: {"f1@1": next(values)})
+    # 0.8 % is below 1 %, but not below 0.5 %; neither are the next two; 0.001 % is
+    assert (progress.damping, progress.lowered) == (0.25, 2)
+    assert progress.best == 0.80001
+
+
+def test_nesterov_takes_the_steps_of_its_formula(tmp_path):
+    settings = TrainSettings(
+        steps=3, optimiser="nesterov", betas=(0.9, 0.0), schedule="constant", warmup=0.0, learning_rate=0.1, clip=1e9
+    )
+    line, slope, velocity = Line(), 0.5, 0.0
+    fit(line, Given(*points(1.0, 2.0, 3.0)), replace(settings, weight_decay=0.0), tmp_path)
+    for x in (1.0, 2.0, 3.0):
+        gradient = 2 * slope * x * x
+        velocity = 0.9 * velocity + gradient
+        slope -= 0.1 * (gradient + 0.9 * velocity)
+    assert line.slope.item() == pytest.approx(slope, rel=1e-4)
+
+
 def test_a_metric_that_is_not_measured_is_an_error(batches, tmp_path):
     with pytest.raises(TrainError, match=r"the metric 'f2' is not among \['f1@1'\]; set train.metric"):
         fit(model(), batches, replace(SETTINGS, metric="f2"), tmp_path, evaluate=Rising())

@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AutoTagger": "tagsmith.pipelines.auto",
+    "Embedder": "tagsmith.pipelines.embed",
+    "MergedTagger": "tagsmith.pipelines.merge",
     "Post": "tagsmith.records",
     "Segment": "tagsmith.records",
     "Tag": "tagsmith.records",
@@ -22,12 +24,26 @@ _WHERE = {
     "load": "tagsmith.pipelines.load",
 }
 
-__all__ = ["AutoTagger", "Post", "Segment", "Tag", "Tagger", "Tags", "TagsmithError", "__version__", "load"]
+__all__ = [
+    "AutoTagger",
+    "Embedder",
+    "MergedTagger",
+    "Post",
+    "Segment",
+    "Tag",
+    "Tagger",
+    "Tags",
+    "TagsmithError",
+    "__version__",
+    "load",
+]
 
 if TYPE_CHECKING:
     from tagsmith.errors import TagsmithError
     from tagsmith.pipelines.auto import AutoTagger
+    from tagsmith.pipelines.embed import Embedder
     from tagsmith.pipelines.load import load
+    from tagsmith.pipelines.merge import MergedTagger
     from tagsmith.pipelines.tag import Tagger
     from tagsmith.records import Post, Segment, Tag, Tags
 

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Bundle:
     spellings: Mapping[str, str] = field(default_factory=dict)
     labels: tuple[str | None, ...] = ()  # the words of each output
     card: str = ""
+    weights: str = "int8"  # how they are kept on disk
+    fingerprint: str = ""  # of weights and tokeniser, as they were loaded
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,14 @@ class Description:
     measured: Mapping[str, Any]
 
 
-def save_bundle(
-    bundle: Bundle, folder: Path, *, weights: str = "int8", measured: Mapping[str, Any] | None = None
-) -> None:
+def save_bundle(bundle: Bundle, folder: Path, *, measured: Mapping[str, Any] | None = None) -> None:
     """Write a bundle; an older one of that name is replaced only when the new one is whole."""
     beside, old = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(beside, ignore_errors=True)
     _clear_up(folder, old)
     try:
         beside.mkdir(parents=True)
-        _fill(beside, bundle, weights=weights, measured=measured or {})
+        _fill(beside, bundle, measured=measured or {})
         if folder.exists():
             os.replace(folder, old)
         os.replace(beside, folder)
@@ -92,7 +92,7 @@ def _clear_up(folder: Path, old: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _fill(folder: Path, bundle: Bundle, *, weights: str, measured: Mapping[str, Any]) -> None:
+def _fill(folder: Path, bundle: Bundle, *, measured: Mapping[str, Any]) -> None:
     """All files of a bundle."""
     model_name = next(name for name in CATALOG if isinstance(bundle.model, find_model(name)))
     config = {
@@ -102,17 +102,27 @@ def _fill(folder: Path, bundle: Bundle, *, weights: str, measured: Mapping[str, 
         "language": bundle.language,
         "model": {"name": model_name, **to_dict(bundle.model.config)},
         "pipeline": dict(bundle.pipeline),
+        "weights": bundle.weights,
         "measured": dict(measured),
     }
     _write(folder / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
     bundle.tokeniser.save(folder / "tokeniser.json")
-    save_file(pack(bundle.model, how=weights), folder / "weights.safetensors")
+    save_file(pack(bundle.model, how=bundle.weights), folder / "weights.safetensors")
     _write(folder / "spellings.json", json.dumps(dict(bundle.spellings), ensure_ascii=False))
     _write(folder / "README.md", bundle.card)
     if bundle.labels:
         _write(folder / LABELS, json.dumps(bundle.labels, ensure_ascii=False))
     (folder / "weights.safetensors").chmod(0o644)  # the library writes files only their owner can read
     _write_checksums(folder)
+
+
+def save_twin(folder: Path, *, name: str, task: str, same_as: str, card: str, measured: Mapping[str, Any]) -> None:
+    """A bundle that is another one's model under another task; it lies beside that one and holds no weights."""
+    language = _read_config(folder.parent / same_as)["language"]
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"format": FORMAT, "name": name, "task": task, "language": language, "same_as": same_as}
+    _write(folder / "config.json", json.dumps({**config, "measured": dict(measured)}, indent=1, ensure_ascii=False))
+    _write(folder / "README.md", card)
 
 
 def annotate_bundle(folder: Path, *, card: str, measured: Mapping[str, Any]) -> None:
@@ -128,7 +138,11 @@ def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: s
     """Load a shipped model by name or any bundle by its folder, after checking that every file is whole."""
     folder = find_bundle(name)
     config = _read_config(folder)
-    _verify(folder)
+    if "same_as" in config:
+        shared = load_bundle(folder.parent / config["same_as"], dtype=dtype, device=device)
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        return replace(shared, name=config["name"], task=config["task"], card=card)
+    sums = _verify(folder)
     model_values = dict(config["model"])
     model_class = find_model(model_values.pop("name"))
     with _Unfilled():
@@ -149,6 +163,8 @@ def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: s
         spellings=json.loads((folder / "spellings.json").read_text(encoding="utf-8")),
         labels=_labels(folder),
         card=(folder / "README.md").read_text(encoding="utf-8"),
+        weights=config.get("weights", "int8"),
+        fingerprint=hashlib.sha256(f"{sums['weights.safetensors']} {sums['tokeniser.json']}".encode()).hexdigest(),
     )
 
 
@@ -180,11 +196,11 @@ def shipped_bundles() -> list[Description]:
 
 
 def pack(model: nn.Module, *, how: str = "int8") -> dict[str, Tensor]:
-    """Weights for the disk: matrices as int8 rows with a scale each, everything else fp16."""
+    """Weights for the disk: trained matrices as int8 rows with a scale each, everything else fp16."""
     packed: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         value = weight.detach().float().cpu()
-        if how == "int8" and value.dim() == 2:
+        if how == "int8" and value.dim() == 2 and weight.requires_grad:
             scale = value.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
             packed[name] = (value / scale).round().to(torch.int8)
             packed[f"{name}.scale"] = scale.half()
@@ -242,7 +258,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _verify(folder: Path) -> None:
+def _verify(folder: Path) -> dict[str, str]:
+    """Every file is there and whole; returns their checksums."""
     try:
         sums = json.loads((folder / "checksums.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -253,6 +270,7 @@ def _verify(folder: Path) -> None:
             raise BundleError(f"{folder} is incomplete: {name} is missing; take a fresh copy of the model")
         if not isinstance(sums, dict) or _digest(path) != sums.get(name):
             raise BundleError(f"{path} is damaged: its checksum is wrong; take a fresh copy of the model")
+    return sums
 
 
 def _write_checksums(folder: Path) -> None:

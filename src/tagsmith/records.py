@@ -56,6 +56,15 @@ class Tags:
     segments: tuple[Segment, ...] | None = None  # None: not asked for
 
 
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The answer of an embedder for one post: a vector of length 1, or the reason why there is none."""
+
+    vector: tuple[float, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+
+
 def post_of(row: Row) -> Post:
     """The post in a row `{"id"?, "text", "hashtags" | "tags"?, "hashtag_words"?, "part" | "domain"?, "seen"?}`."""
     text = row.get("text")
@@ -88,6 +97,11 @@ def to_row(answer: Tags) -> dict[str, Any]:
     if answer.segments is not None:
         row["segments"] = [{"start": piece.start, "end": piece.end, "score": piece.score} for piece in answer.segments]
     return row
+
+
+def vector_row(answer: Vector) -> dict[str, Any]:
+    """The vector as the JSON object of the contract."""
+    return {"id": answer.id, "vector": list(answer.vector), "error": answer.error}
 
 
 def _id_of(row: Row) -> str | int | None:

@@ -26,12 +26,13 @@ from tagsmith.data.readers import Packing, format_of
 from tagsmith.errors import OutputError
 from tagsmith.records import Row
 
-Schema = Literal["tags", "segments"]  # the tag row of the contract, or that with the segments the model read
+Schema = Literal["tags", "segments", "vectors"]  # rows of the contract; segments: with what the model read
 
 BATCH_ROWS = 10_000  # rows of a Parquet file held at once
 _FIELDS: dict[Schema, tuple[str, ...]] = {
     "tags": ("id", "tags", "error"),
     "segments": ("id", "tags", "error", "segments"),
+    "vectors": ("id", "vector", "error"),
 }
 _WAYS_OUT = {
     errno.ENOENT: "its folder does not exist; make it first",
@@ -56,11 +57,11 @@ class RowWriter:
         self._path = path
         self._format = format_of(path, error=OutputError)
         self._schema = schema
-        self._place: _Stdout | _Place
+        self._place: _Stdout | Place
 
     def __enter__(self) -> Self:
-        with _explained(self._path):
-            self._place = _Stdout() if str(self._path) == "-" else _Place(Path(self._path))
+        with explained(self._path):
+            self._place = _Stdout() if str(self._path) == "-" else Place(Path(self._path))
             try:
                 self._packed = _packed(self._place.handle, self._format.packing)
                 self._sink = self._make_sink()
@@ -71,7 +72,7 @@ class RowWriter:
 
     def write(self, row: Row) -> None:
         """Add one row."""
-        with _explained(self._path):
+        with explained(self._path):
             self._sink.write(row)
 
     def __exit__(
@@ -81,7 +82,7 @@ class RowWriter:
             self._abandon()
             return
         try:
-            with _explained(self._path):
+            with explained(self._path):
                 self._sink.close(complete=True)
                 if self._packed is not self._place.handle:
                     self._packed.close()
@@ -118,7 +119,7 @@ def same_file(one: str | Path, other: str | Path) -> bool:
 
 
 @contextmanager
-def _explained(path: str | Path) -> Iterator[None]:
+def explained(path: str | Path) -> Iterator[None]:
     """Turn what the system says about a file into an OutputError that says what to do."""
     try:
         yield
@@ -130,7 +131,7 @@ def _explained(path: str | Path) -> Iterator[None]:
         raise OutputError(f"cannot write {name}: {way_out}") from None
 
 
-class _Place:
+class Place:
     """A file that is written beside its target and takes its name at the end."""
 
     def __init__(self, path: Path) -> None:
@@ -315,7 +316,7 @@ class _Parquet:
 
 
 def _arrow_schema(schema: Schema) -> Any:
-    """The contract's tag row in Arrow's types."""
+    """A row of the contract in Arrow's types."""
     import pyarrow as arrow
 
     spans = arrow.list_(arrow.list_(arrow.int64()))
@@ -326,6 +327,7 @@ def _arrow_schema(schema: Schema) -> Any:
         "tags": arrow.list_(arrow.struct(tag)),
         "error": arrow.string(),
         "segments": arrow.list_(arrow.struct(segment)),
+        "vector": arrow.list_(arrow.float32()),
     }
     return arrow.schema([(name, types[name]) for name in _FIELDS[schema]])
 

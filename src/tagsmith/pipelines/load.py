@@ -9,6 +9,7 @@ from typing import Any
 from tagsmith.bundle import Bundle, load_bundle
 from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
+from tagsmith.pipelines.embed import Embedder
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
@@ -28,7 +29,7 @@ def ranking_tagger(bundle: Bundle) -> Tagger:
 
 
 TAGGERS: dict[str, Callable[[Bundle], Tagger]] = {"hashtag": writing_tagger, "rank": ranking_tagger}
-PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS}
+PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS, "embed": Embedder.of}
 
 
 def load(name: str | Path) -> Any:

@@ -100,19 +100,19 @@ class Tagger:
 
     def tag(self, posts: Sequence[str | Post], *, top: int | None = None, evidence: bool = False) -> list[Tags]:
         """Tags for each post; `top` is the most to return, `evidence` adds the segments the model selected."""
-        return run(_TagRun(self, self._asked(top), evidence), [as_post(post) for post in posts])
+        return run(_TagRun(self, self.asked(top), evidence), [as_post(post) for post in posts])
 
     def stream(
         self, posts: Iterable[str | Post], *, top: int | None = None, evidence: bool = False
     ) -> Iterator[tuple[Post, Tags]]:
         """The same for any number of posts, in bounded memory."""
-        return stream(_TagRun(self, self._asked(top), evidence), map(as_post, posts))
+        return stream(_TagRun(self, self.asked(top), evidence), map(as_post, posts))
 
-    def rank(self, posts: Sequence[Post], *, top: int = 10) -> list[Raw]:
+    def rank(self, posts: Sequence[Post], *, top: int = 10, evidence: bool = False) -> list[Raw]:
         """What the model found, before anything is cut or spelled: for measuring and merging."""
-        return run(_RawRun(self, replace(self.settings, top=top, keep=0.0), False), posts)
+        return run(_RawRun(self, replace(self.settings, top=top, keep=0.0), evidence), posts)
 
-    def _asked(self, top: int | None) -> Any:
+    def asked(self, top: int | None) -> Any:
         if top is None or top == self.settings.top:
             return self.settings
         # more than it believes in were asked for: give them

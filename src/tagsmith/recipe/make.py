@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,8 +73,8 @@ def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = la
         _plot(out, report)
         bundle, scores = job.bundle(model.eval(), dev, corpus)
         measured = {"dev": scores, "steps": progress.step, "best_step": progress.best_step}
-        bundle = Bundle(**{**vars(bundle), "card": card(recipe, bundle, scores)})
-        save_bundle(bundle, out / "bundle", weights=recipe.weights, measured=measured)
+        bundle = replace(bundle, card=card(recipe, bundle, scores), weights=recipe.weights)
+        save_bundle(bundle, out / "bundle", measured=measured)
     team.wait_for_everyone()
     return out / "bundle"
 

@@ -29,6 +29,8 @@ class Progress:
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     damping: float = 1.0  # learning-rate factor of plateau halving
+    last: float | None = None  # dev metric of the last evaluation
+    lowered: int = 0  # how often the learning rate was lowered for too small a change
     done: bool = False
     scores: dict[str, float] = field(default_factory=dict)  # of the best evaluation
 

@@ -20,6 +20,7 @@ from tagsmith.config import check_positive
 from tagsmith.errors import TrainError
 from tagsmith.train.checkpoint import Progress, load_checkpoint, load_weights, save_checkpoint, save_weights
 from tagsmith.train.graphs import Graphed
+from tagsmith.train.optimiser import Kind, make_optimiser, reset_momentum, take_step
 from tagsmith.train.schedule import Schedule, factor
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -33,6 +34,7 @@ class TrainSettings:
     epochs: float = 10.0
     steps: int = 0  # instead of epochs
     learning_rate: float = 6e-4
+    optimiser: Kind = "adamw"
     schedule: Schedule = "cosine"
     warmup: float = 0.04  # share of all steps
     weight_decay: float = 0.01
@@ -44,6 +46,7 @@ class TrainSettings:
     evaluate_every: int = 0  # steps; 0: once an epoch
     patience: int = 0  # evaluations without a better metric before stopping; 0: never
     plateau: float = 1.0  # factor on the learning rate when an evaluation is no better
+    plateau_change: float = 0.0  # no better: changed by less than this share; halved each time
     metric: str = "f1@1"
     log_every: int = 50
     seed: int = 1
@@ -125,17 +128,9 @@ class _Run:
             for part in self.model.repeated_parts():
                 part.compile(dynamic=True)
         self.loss = self.accelerator.prepare(_Loss(self.model))
-        self.rate = torch.tensor(0.0, device=self.accelerator.device)
-        self.optimiser = torch.optim.AdamW(
-            weight_groups(model, settings.weight_decay),
-            lr=self.rate,
-            betas=settings.betas,
-            fused=True,
-            capturable=on_gpu,
+        self.optimiser = make_optimiser(
+            self.model, settings.optimiser, weight_decay=settings.weight_decay, betas=settings.betas
         )
-        # the fused optimiser leaves out a step whose gradient is not finite, without asking the host
-        self.optimiser.grad_scale = None  # type: ignore[attr-defined]
-        self.optimiser.found_inf = torch.zeros((), device=self.accelerator.device)  # type: ignore[attr-defined]
         self.per_epoch = self.batches.steps(0)
         self.steps = settings.steps or max(1, round(settings.epochs * self.per_epoch))
         self.progress = Progress()
@@ -152,8 +147,6 @@ class _Run:
         if resume:
             self.progress = load_checkpoint(self._checkpoint, self.model, self.optimiser)
             self.progress.done = self._finished()  # by today's settings
-            for group in self.optimiser.param_groups:
-                group["lr"] = self.rate  # loading has put a copy there
         else:
             torch.manual_seed(self.settings.seed + self.accelerator.process_index)
         self.log.begin(keep_until=self.progress.step if resume else 0)
@@ -193,7 +186,6 @@ class _Run:
 
     def _step(self, batches: list[Any]) -> None:
         """One optimiser step over one or more batches; nothing here asks the device for a number."""
-        self.rate.fill_(self.settings.learning_rate * self.progress.damping * self._factor())
         for place, batch in enumerate(batches):
             if self.graphed is not None:
                 self.graphed(batch)
@@ -217,14 +209,16 @@ class _Run:
         torch._foreach_div_([weight.grad for weight in weights], parts)
         norm = nn.utils.clip_grad_norm_(weights, self.settings.clip)
         unusable = (~torch.isfinite(norm)).float()
-        self.optimiser.found_inf.copy_(unusable)  # type: ignore[attr-defined]
         self.skipped += unusable
-        self.optimiser.step()
+        take_step(self.optimiser, self._rate(), unusable=unusable)
         self.optimiser.zero_grad(set_to_none=self.graphed is None)  # recordings add to gradients where they lie
 
-    def _factor(self) -> float:
-        warmup = max(1, round(self.settings.warmup * self.steps))
-        return factor(self.settings.schedule, self.progress.step, steps=self.steps, warmup=warmup)
+    def _rate(self) -> float:
+        """The learning rate of the step to be taken."""
+        settings, step = self.settings, self.progress.step
+        warmup = max(1, round(settings.warmup * self.steps))
+        share = factor(settings.schedule, step, steps=self.steps, warmup=warmup)
+        return settings.learning_rate * self.progress.damping * share
 
     def _due(self) -> bool:
         step, every = self.progress.step, self.settings.evaluate_every or self.per_epoch
@@ -249,6 +243,7 @@ class _Run:
 
     def _judge(self, value: float, scores: dict[str, float]) -> None:
         progress, settings = self.progress, self.settings
+        self._judge_change(value)
         if progress.best is None or value > progress.best:
             progress.best, progress.best_step, progress.stale, progress.scores = value, progress.step, 0, scores
             if self.accelerator.is_main_process:
@@ -256,7 +251,19 @@ class _Run:
             self.accelerator.wait_for_everyone()
             return
         progress.stale += 1
-        progress.damping *= settings.plateau
+        if not settings.plateau_change:
+            progress.damping *= settings.plateau
+
+    def _judge_change(self, value: float) -> None:
+        """Tweet2Vec's rule: a small change lowers the learning rate, stops the momentum, and asks for a smaller one."""
+        progress, settings = self.progress, self.settings
+        last, progress.last = progress.last, value
+        if settings.plateau_change and last:
+            least = settings.plateau_change * 0.5**progress.lowered
+            if abs(value - last) / abs(last) < least:
+                progress.damping *= settings.plateau
+                progress.lowered += 1
+                reset_momentum(self.optimiser)
 
     def _finished(self) -> bool:
         """All steps are done, or the metric has not risen for too long."""
@@ -276,7 +283,7 @@ class _Run:
         self.window = _Window()
         if skipped > max(20, self.progress.step // 20):
             raise TrainError(f"{skipped} of {self.progress.step} steps had no finite gradient; lower the learning rate")
-        rate = self.rate.item()
+        rate = self.optimiser.param_groups[0]["lr"]
         event = {"step": self.progress.step, "loss": value, "learning_rate": rate, "posts_per_second": round(speed, 1)}
         if skipped:
             event["skipped"] = skipped
@@ -308,10 +315,3 @@ class _Log:
         if self.active:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(event) + "\n")
-
-
-def weight_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """Matrices decay, biases and norms do not."""
-    matrices = [weight for weight in model.parameters() if weight.dim() > 1]
-    others = [weight for weight in model.parameters() if weight.dim() <= 1]
-    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]

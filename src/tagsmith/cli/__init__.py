@@ -1,0 +1,59 @@
+"""The command line: parse, call one public function, write JSON lines. stdout is data, stderr is talk."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from tagsmith.cli.tagging import evaluate, models, tag
+from tagsmith.cli.training import forget, learn, train
+from tagsmith.cli.vectors import embed, index, nearest
+from tagsmith.errors import TagsmithError
+from tagsmith.terminal import say
+
+app = typer.Typer(
+    name="tagsmith",
+    help="Short text in, the words people would file it under out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (tag, embed, evaluate, train, learn, forget, index, nearest, models):
+    app.command()(command)
+
+
+def main() -> None:
+    """The entry point: our own errors become one line and exit code 2."""
+    command = typer.main.get_command(app)
+    try:  # not `app()`: Typer takes a closed pipe for exit code 1, which is ours for rows in error
+        with command.make_context("tagsmith", sys.argv[1:]) as context:
+            code = command.invoke(context)
+    except typer.Exit as done:
+        code = done.exit_code
+    except TagsmithError as problem:
+        say(f"error: {problem}")
+        code = 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that closing stdout does not fail again
+        say("error: whoever read the output stopped reading; the rest was not written")
+        code = 2
+    except OSError as problem:  # a disk that fails where no part of ours was writing rows
+        say(f"error: {problem}")
+        code = 2
+    except KeyboardInterrupt:
+        say("interrupted")
+        code = 130
+    except Exception as problem:
+        code = _usage(problem)
+    sys.exit(code)
+
+
+def _usage(problem: Exception) -> int:
+    """Typer's own complaints about the command line; anything else is a bug and stays loud."""
+    if not hasattr(problem, "format_message"):
+        raise problem
+    if message := problem.format_message().rstrip("."):  # none: help was shown because no command was given
+        say(f"error: {message}; `tagsmith --help` shows the commands")
+    return 2

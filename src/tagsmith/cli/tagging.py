@@ -1,0 +1,166 @@
+"""Commands that suggest tags and measure how well: tag, evaluate, models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tagsmith.cli.shared import AsJson, Field, Input, Output, Texts, answered, given_rows, posts_of, say_bad
+from tagsmith.errors import ConfigError
+from tagsmith.terminal import Counter, put, say, show, show_scores, table
+
+if TYPE_CHECKING:
+    from tagsmith.data.readers import BadRow
+    from tagsmith.records import Post, Tags
+
+Model = Annotated[str | None, typer.Option(help="A shipped model or a folder; default: by language.")]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", help="A second voice: another model, or an index whose nearest posts lend their tags."),
+]
+
+
+def tag(  # noqa: PLR0913 - one for each option
+    texts: Texts = None,
+    model: Model = None,
+    voices: With = None,
+    input: Input = None,
+    output: Output = "-",
+    top: Annotated[int | None, typer.Option(min=1, max=100, help="Tags for each post, at most.")] = None,
+    evidence: Annotated[bool, typer.Option("--evidence", help="Also the segments the model selected.")] = False,
+    field: Field = None,
+    as_json: AsJson = False,
+    as_table: Annotated[bool, typer.Option("--table", help="For reading, also when piped.")] = False,
+) -> int:
+    """Suggest hashtags for posts: each with its score, whether it stands in the post, and where."""
+    from tagsmith.data.writers import RowWriter
+    from tagsmith.records import Tags, to_row
+
+    if as_table and (as_json or output != "-"):
+        raise ConfigError("--table is for reading here; leave out --json and --output, or --table")
+    rows = given_rows(texts, input, output, field, command="tag")
+    tagger = _tagger(model, voices or ())
+    answers = answered(
+        lambda posts: tagger.stream(posts, top=top, evidence=evidence),
+        rows,
+        lambda bad: Tags(id=bad.id, error=f"row {bad.number}: {bad.problem}"),
+    )
+    if as_table or (texts and output == "-" and not as_json and sys.stdout.isatty()):
+        return _show_tags(answers)
+    wrong = 0
+    schema: Literal["tags", "segments"] = "segments" if evidence else "tags"
+    with RowWriter(output, schema=schema) as writer, Counter("tagging", quiet=bool(texts)) as counter:
+        for _, answer in answers:
+            writer.write(to_row(answer))
+            wrong += answer.error is not None
+            counter.add(1)
+    return 1 if wrong else 0
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A shipped model or a folder.")],
+    file: Annotated[str, typer.Argument(help="Posts with their hashtags.")],
+    voices: With = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Score only the first so many rows.")] = None,
+    field: Field = None,
+    as_json: AsJson = False,
+) -> int:
+    """Measure a model on posts whose tags are known."""
+    from itertools import islice
+
+    from tagsmith.data.readers import good
+    from tagsmith.pipelines.evaluate import evaluate_tagger
+
+    bad: list[BadRow] = []
+    posts = good(posts_of(file, field), bad.append)
+    with Counter("scoring") as counter:
+        scores = evaluate_tagger(_tagger(model, voices or ()), counter.watch(islice(posts, limit)))
+    say_bad(bad)
+    if not scores["n"]:
+        raise ConfigError(f"{file} has no row with a text and tags; the fields are 'text' and 'hashtags' (or 'tags')")
+    if as_json or not sys.stdout.isatty():
+        put(json.dumps(scores))
+    else:
+        show_scores(scores)
+    return 1 if bad else 0
+
+
+def models(as_json: AsJson = False) -> int:
+    """List the shipped models."""
+    from tagsmith.bundle import shipped_bundles
+
+    found = shipped_bundles()
+    if as_json or not sys.stdout.isatty():
+        for one in found:
+            row = {"name": one.name, "task": one.task, "language": one.language, "megabytes": one.megabytes}
+            facts = {name: one.measured.get(name) for name in ("score", "posts_per_cpu_second")}
+            put(json.dumps({**row, **facts}))
+        return 0
+    shown = table("model", "task", "language", "MB", "score", "posts/s")
+    for one in found:
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in one.measured.get("score", {}).items())
+        speed = str(one.measured.get("posts_per_cpu_second", ""))
+        shown.add_row(one.name, one.task, one.language, str(one.megabytes), scores, speed)
+    show(shown)
+    return 0
+
+
+def _tagger(model: str | None, voices: Iterable[str]) -> Any:
+    """The tagger asked for, with its other voices."""
+    if model is None and not voices:
+        from tagsmith.pipelines.auto import AutoTagger
+
+        return AutoTagger()
+    from tagsmith.pipelines.load import load_tagger
+
+    if model is None:
+        raise ConfigError("--with adds a voice to a model; name that model with --model")
+    first = load_tagger(model)
+    if not voices:
+        return first
+    from tagsmith.pipelines.merge import MergedTagger
+
+    return MergedTagger(first, [_voice(name) for name in voices])
+
+
+def _voice(name: str) -> Any:
+    """A model, or the tags of near posts."""
+    from tagsmith.pipelines.load import load_tagger
+    from tagsmith.pipelines.merge import Neighbours
+    from tagsmith.pipelines.near import open_index
+
+    if (Path(name) / "index.json").exists():
+        return Neighbours(open_index(name))
+    return load_tagger(name)
+
+
+def _show_tags(answers: Iterable[tuple[Post, Tags]]) -> int:
+    """Posts and their tags for a reader; the words of a tag that stand in the post are marked there."""
+    from rich.text import Text
+
+    code = 0
+    for post, answer in answers:
+        if answer.error:
+            say(f"error: {answer.error}")
+            code = 1
+            continue
+        shown = Text(post.text)
+        for piece in answer.segments or ():
+            shown.stylize("underline", piece.start, piece.end)
+        for found in answer.tags:
+            for start, end in found.spans:
+                shown.stylize("bold green", start, end)
+        show(shown)
+        made = table("", "", "")
+        for found in answer.tags:
+            made.add_row(f"  #{found.text}", f"{found.score:.3f}", "in the post" if found.spans else "")
+        show(made)
+        if answer.segments:
+            read = " | ".join(post.text[piece.start : piece.end] for piece in answer.segments)
+            show(Text(f"  read: {read}\n", style="dim"))
+    return code

@@ -1,0 +1,49 @@
+"""Posts in, the nearest posts of a saved index out, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tagsmith.pipelines.embed import Embedder
+from tagsmith.pipelines.index import Neighbour, PostIndex, _read_facts
+from tagsmith.pipelines.run import CHUNK
+from tagsmith.pipelines.tag import problem
+from tagsmith.records import Post
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The answer for one post: its nearest posts, best first, or the reason why there are none."""
+
+    posts: tuple[Neighbour, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+
+
+def open_index(folder: str, model: str | None = None) -> PostIndex:
+    """An index with the model that made it, or with that model where it lies now."""
+    return PostIndex.open(folder, Embedder.load(model or str(_read_facts(Path(folder))["model"])))
+
+
+def near_stream(index: PostIndex, posts: Iterable[Post], *, top: int, exact: bool) -> Iterator[tuple[Post, Near]]:
+    """Any number of posts, in bounded memory."""
+    rest = iter(posts)
+    while chunk := list(islice(rest, CHUNK)):
+        for post, found in zip(chunk, index.nearest(chunk, top=top, exact=exact), strict=True):
+            if found:
+                yield post, Near(tuple(found), id=post.id)
+            else:
+                yield post, Near(id=post.id, error=problem(post.text) or "the text has nothing that can be read")
+
+
+def near_row(answer: Near) -> dict[str, Any]:
+    """The answer as a JSON object."""
+    found = [
+        {"id": one.post.id, "text": one.post.text, "tags": list(one.post.tags), "score": one.score}
+        for one in answer.posts
+    ]
+    return {"id": answer.id, "nearest": found, "error": answer.error}

@@ -1,0 +1,217 @@
+"""Models that rank known tags: tweet2vec and quick, their head, and the tagger made of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.testing import assert_close
+
+from battery import padded, random_batch, rows_of
+from conftest import TOPICS, sample_rows
+from tagsmith.bundle import load_bundle, pack, unpack
+from tagsmith.errors import ConfigError
+from tagsmith.models import find_model
+from tagsmith.models.quick import SIZES, Quick, pair_places
+from tagsmith.models.tweet2vec import SIZES as TWEET2VEC_SIZES
+from tagsmith.models.tweet2vec import Tweet2Vec
+from tagsmith.nn.ranking import TagHead
+from tagsmith.nn.recurrent import BothWays
+from tagsmith.pipelines.evaluate import choose_temperature, evaluate_tagger
+from tagsmith.pipelines.load import tagger_of
+from tagsmith.records import Post
+from tagsmith.text.hashtags import key
+from tagsmith.text.symbols import Symbols
+from tagsmith.train.checkpoint import load_weights, save_weights
+
+TEXTS = [str(row["text"]) for row in sample_rows()]
+
+
+def tweet2vec() -> Tweet2Vec:
+    torch.manual_seed(1)
+    return Tweet2Vec(replace(TWEET2VEC_SIZES["tweet2vec-tiny"], vocab=40, tags=40)).eval()
+
+
+def quick(**options) -> Quick:
+    torch.manual_seed(1)
+    return Quick(replace(SIZES["quick-tiny"], vocab=40, tags=40, **options)).eval()
+
+
+MODELS = {"tweet2vec": tweet2vec, "quick": quick, "bag": lambda: quick(layers=0), "plain bag": lambda: quick(pairs=0)}
+
+
+@pytest.fixture(params=MODELS)
+def build(request):
+    return MODELS[request.param]
+
+
+def test_padding_and_company_change_nothing(build):
+    model, batch = build(), random_batch()
+    seen = model(batch)
+    for found, wanted in zip(model(padded(batch, source=9, target=2)), seen, strict=True):
+        assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    for place in range(5):
+        assert_close(model(rows_of(batch, [place])).scores[0], seen.scores[place], atol=1e-5, rtol=1e-4)
+
+
+def test_ten_examples_are_learned_by_heart(build):
+    model, batch = build().train(), random_batch(10, seed=3)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        model.loss(batch).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    assert (model.eval()(batch).scores.argmax(-1) == batch.target[:, 0]).all()
+
+
+def test_saving_and_loading_is_exact_and_packing_stays_close(build, tmp_path):
+    model, other, batch = build(), build(), random_batch()
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(1.0)
+    save_weights(tmp_path / "weights.safetensors", model)
+    load_weights(tmp_path / "weights.safetensors", other)
+    assert_close(other(batch).scores, model(batch).scores, atol=0, rtol=0)
+    unpack(pack(model), other, dtype=torch.float32, folder=tmp_path)
+    assert_close(other(batch).scores, model(batch).scores, atol=0.1, rtol=0.1)
+
+
+def test_the_paper_sizes_have_the_paper_parameters():
+    for name, wanted in (("tweet2vec-paper", 3.90e6), ("tweet2vec-words", 3.91e6)):
+        with torch.device("meta"):
+            model = Tweet2Vec(replace(TWEET2VEC_SIZES[name], tags=2040))
+        count = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+        assert count == pytest.approx(wanted, rel=0.01)
+
+
+def test_reading_both_ways_equals_a_packed_bidirectional_gru():
+    torch.manual_seed(2)
+    reader, lengths, vectors = BothWays(5, 4), torch.tensor([6, 1, 3]), torch.randn(3, 6, 5)
+    nn.init.normal_(reader.starts)
+    twin = nn.GRU(5, 4, batch_first=True, bidirectional=True)
+    for name, weight in reader.forward_reader.named_parameters():
+        getattr(twin, name).data.copy_(weight)
+    for name, weight in reader.backward_reader.named_parameters():
+        getattr(twin, f"{name}_reverse").data.copy_(weight)
+    packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+    _, wanted = twin(packed, reader.starts[:, None].expand(-1, 3, -1).contiguous())
+    ahead, back = reader(vectors, lengths)
+    assert_close(ahead, wanted[0])
+    assert_close(back, wanted[1])
+    assert not torch.allclose(ahead, BothWays(5, 4)(vectors, lengths)[0])
+
+
+def test_pairs_depend_on_both_tokens_and_their_order():
+    source = torch.tensor([[7, 8, 7, 8, 9, 8, 7]])
+    places = pair_places(source, 100_003)[0].tolist()
+    assert places[1] == places[3] != places[5]  # 7 8 twice, then 9 8
+    assert places[6] != places[1]  # 8 7 is not 7 8
+    assert all(0 <= place < 5 for place in pair_places(torch.randint(0, 30_000, (4, 50)), 5).flatten().tolist())
+
+
+def test_known_tags_share_one_softmax_and_learned_ones_stand_beside_it():
+    torch.manual_seed(3)
+    head, vectors = TagHead(6, 4, learned=2), torch.randn(5, 6)
+    nn.init.normal_(head.learned_rows)
+    weights = head.weights(vectors, temperature=2.0)
+    assert_close(weights[:, :4], (head(vectors) / 2).softmax(-1))
+    directions = nn.functional.normalize(vectors, dim=-1)
+    assert_close(weights[:, 4:], (directions @ head.learned_rows.T).sigmoid())
+
+
+def test_a_row_from_examples_is_the_log_odds_of_two_gaussians():
+    torch.manual_seed(4)
+    mix = torch.randn(3, 3) * 0.02
+    centers = nn.functional.normalize(torch.randn(5, 3) * 0.1 + torch.ones(3), dim=-1)
+
+    def around(center, count):  # near 1 in length, so that bringing them to it changes little
+        return center + torch.randn(count, 3) @ mix
+
+    vectors = torch.cat([around(center, 5000) for center in centers[:4]])
+    head = TagHead(3, 4)
+    head.measure(vectors, torch.arange(4).repeat_interleave(5000))
+    row, bias = head.row_for(around(centers[4], 5000), prior=0.3, doubt=0.0)
+    mean, new = (nn.functional.normalize(some, dim=-1).mean(0) for some in (vectors, around(centers[4], 5000)))
+
+    def energy(point, middle):
+        return (point - middle) @ head.precision @ (point - middle) / 2
+
+    for point in nn.functional.normalize(around(centers[4], 5), dim=-1):
+        wanted = energy(point, mean) - energy(point, new) + math.log(0.3 / 0.7)
+        assert float(point @ row + bias) == pytest.approx(float(wanted), rel=0.05, abs=0.3)
+
+
+def test_few_examples_move_a_row_little():
+    head, example = TagHead(3, 2), torch.ones(1, 3)
+    sure, unsure = (head.row_for(example, prior=0.5, doubt=doubt)[0] for doubt in (0.0, 3.0))
+    assert_close(unsure, sure / 4)
+
+
+@pytest.fixture(scope="module")
+def ranker(rank_bundle):
+    return tagger_of(load_bundle(rank_bundle, dtype=torch.float32))
+
+
+def test_a_trained_ranker_knows_its_topics(ranker):
+    posts = [Post(str(row["text"]), tags=tuple(row["hashtags"])) for row in sample_rows()]
+    scores = evaluate_tagger(ranker, posts)
+    assert scores["p@1"] > 0.8
+    assert 1 <= scores["mean_rank"] < 3
+    assert "rouge1" not in scores
+    answer = ranker.tag(["cannot stop thinking of the comet"])[0]
+    assert answer.tags[0].text == "NightSky"
+    assert len(answer.tags) <= 5
+
+
+def test_a_text_alone_is_ranked_as_in_company(ranker):
+    together = ranker.tag(TEXTS)
+    assert [ranker.tag([text])[0] for text in TEXTS] == together
+    assert all(0 <= tag.score <= 1 for answer in together for tag in answer.tags)
+
+
+def test_more_can_be_asked_for_and_each_tag_comes_once(ranker):
+    for answer in ranker.tag(TEXTS[:5], top=12):
+        assert len(answer.tags) == 12
+        assert len({key(tag.text) for tag in answer.tags}) == 12
+
+
+def test_an_unknown_gold_tag_ranks_behind_all(ranker):
+    known = len(ranker.finder.labels)
+    scores = evaluate_tagger(ranker, [Post("the comet", tags=("NeverSeen",))])
+    assert scores["mean_rank"] == known + 1
+
+
+def test_the_temperature_is_the_least_surprising_one(ranker):
+    posts = [Post(str(row["text"]), tags=tuple(row["hashtags"])) for row in sample_rows()]
+    wrong = [replace(post, tags=(list(TOPICS)[number % 12],)) for number, post in enumerate(posts)]
+    assert choose_temperature(ranker, posts) < choose_temperature(ranker, wrong)
+
+
+@pytest.mark.parametrize("text", ["👍", "x", "word " * 19_000, "مرحبا بالعالم", "שלום hello 世界"])
+def test_odd_posts_are_ranked(ranker, text):
+    (answer,) = ranker.tag([text])
+    assert answer.error is None
+    assert answer.tags
+
+
+def test_characters_and_words_are_read_lower_case():
+    letters = Symbols.count("characters", ["Abba"], 10)
+    assert letters.ids(["ABBA", "b?"]) == [letters.ids(["abba"])[0], [letters.ids(["b"])[0][0], 1]]
+    words = Symbols.count("words", ["The cat sat on the mat"], 6)
+    assert words.ids(["THE Cat!"])[0][0] == words.ids(["the"])[0][0]
+    assert words.unknown("the dog barks") == 2
+    assert words.spans("the cat") == [(0, 3), (4, 7)]
+
+
+def test_a_temperature_must_be_above_zero(ranker):
+    with pytest.raises(ConfigError, match=r"RankSettings\.temperature must be above 0, not 0"):
+        replace(ranker.settings, temperature=0.0)
+
+
+def test_the_catalogue_has_the_rankers():
+    assert find_model("tweet2vec") is Tweet2Vec
+    assert find_model("quick") is Quick
