@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tagsmith.data.arrays import write_header
 from tagsmith.errors import BundleError, ConfigError, DataError, OutputError
 from tagsmith.pipelines.run import CHUNK
 from tagsmith.records import Post
@@ -227,7 +228,7 @@ def _write_headers(part: Path, count: int, width: int) -> None:
     """The beginnings of the .npy files; numpy makes them of one length for any number of rows."""
     for name, kind, shape in (("vectors.npy", "<f2", (count, width)), ("offsets.npy", "<i8", (count + 1,))):
         with open(part / name, "r+b" if (part / name).exists() else "wb") as handle:
-            np.lib.format.write_array_header_1_0(handle, {"descr": kind, "fortran_order": False, "shape": shape})
+            write_header(handle, kind, shape)
 
 
 def _append(path: Path, content: bytes) -> None:
@@ -321,6 +322,11 @@ def _explained(folder: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as problem:
         why = getattr(problem, "strerror", None) or problem
         raise OutputError(f"cannot write the index {folder}: {why}; free some space or choose another place") from None
+
+
+def maker_of(folder: str | Path) -> str:
+    """The name of the model that made an index."""
+    return str(_read_facts(Path(folder))["model"])
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from tagsmith.pipelines.embed import Embedder
-from tagsmith.pipelines.index import Neighbour, PostIndex, _read_facts
+from tagsmith.pipelines.index import Neighbour, PostIndex, maker_of
 from tagsmith.pipelines.run import CHUNK
 from tagsmith.pipelines.tag import problem
 from tagsmith.records import Post
@@ -26,7 +25,7 @@ class Near:
 
 def open_index(folder: str, model: str | None = None) -> PostIndex:
     """An index with the model that made it, or with that model where it lies now."""
-    return PostIndex.open(folder, Embedder.load(model or str(_read_facts(Path(folder))["model"])))
+    return PostIndex.open(folder, Embedder.load(model or maker_of(folder)))
 
 
 def near_stream(index: PostIndex, posts: Iterable[Post], *, top: int, exact: bool) -> Iterator[tuple[Post, Near]]:
