@@ -59,8 +59,9 @@ class Ranker:
         weights[:, self._gone] = -1.0
         # some more than asked for, as some may say the same
         values, places = top_of(weights, min(2 * settings.top + 5, len(self.labels) - len(self._gone)))
-        return [self._raw(*row) for row in zip(values.tolist(), places.tolist(), strict=True)]
+        return [self._raw(*row, settings.keep) for row in zip(values.tolist(), places.tolist(), strict=True)]
 
-    def _raw(self, values: list[float], places: list[int]) -> Raw:
-        found = [(self.labels[place], value) for value, place in zip(values, places, strict=True)]
+    def _raw(self, values: list[float], places: list[int], keep: float) -> Raw:
+        least = keep * values[0] if values else 0.0
+        found = [(self.labels[place], value) for value, place in zip(values, places, strict=True) if value >= least]
         return Raw([], [Candidate(words, value) for words, value in found if words is not None])
