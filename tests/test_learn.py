@@ -31,6 +31,11 @@ SAILING = [
 ]
 
 
+def score_of(tagger, name, texts) -> list[float]:
+    """The score of one tag for each text."""
+    return [next(tag.score for tag in answer.tags if tag.text == name) for answer in tagger.tag(texts, top=20)]
+
+
 @pytest.fixture
 def bundle(rank_bundle):
     return load_bundle(rank_bundle, dtype=torch.float32, device="cpu")
@@ -41,7 +46,8 @@ def test_a_learned_tag_is_found_and_the_known_ones_keep_their_scores(bundle):
     learned = learn_tags(bundle, SAILING)
     assert learned.new == {"SailingBoats": 12}
     after = tagger_of(learned.bundle)
-    assert after.tag(["racing the sailing boat at dawn"], top=3)[0].tags[0].text == "SailingBoats"
+    own, others = (score_of(after, "SailingBoats", texts) for texts in ([post.text for post in SAILING], TEXTS))
+    assert min(own) > 1.5 * sorted(others)[len(others) // 2]  # its posts against the usual post
     for old, new in zip(before, after.tag(TEXTS, top=11), strict=True):
         kept = [tag for tag in new.tags if tag.text != "SailingBoats"][:10]
         assert [(tag.text, tag.score) for tag in kept] == [(tag.text, tag.score) for tag in old.tags]
@@ -52,10 +58,10 @@ def test_a_learned_model_survives_the_disk(bundle, tmp_path):
     save_bundle(learned, tmp_path / "model")
     again = load_bundle(tmp_path / "model", dtype=torch.float32)
     assert again.labels == learned.labels
-    wanted, found = (tagger_of(one).tag([post.text for post in SAILING], top=1) for one in (learned, again))
-    for one, other in zip(wanted, found, strict=True):
-        assert other.tags[0].text == one.tags[0].text == "SailingBoats"
-        assert other.tags[0].score == pytest.approx(one.tags[0].score, abs=0.05)
+    wanted, found = (
+        score_of(tagger_of(one), "SailingBoats", [post.text for post in SAILING]) for one in (learned, again)
+    )
+    assert found == pytest.approx(wanted, abs=0.02)
 
 
 def test_known_tags_are_named_and_nothing_new_is_an_error(bundle):
@@ -168,8 +174,9 @@ def test_the_commands_learn_and_forget(rank_bundle, tmp_path, monkeypatch, capfd
     model = tmp_path / "model"
     code, out, err = command(monkeypatch, capfdbinary, "learn", rank_bundle, "--data", data, "--out", model)
     assert (code, out) == (0, [{"bundle": str(model), "learned": {"SailingBoats": 12}}]), err
-    code, out, _ = command(monkeypatch, capfdbinary, "tag", "--model", model, "racing the sailing boat at dawn")
-    assert out[0]["tags"][0]["text"] == "SailingBoats"
+    words = ("tag", "--model", model, "racing the sailing boat at dawn", "--top", 16)
+    code, out, _ = command(monkeypatch, capfdbinary, *words)
+    assert "SailingBoats" in [tag["text"] for tag in out[0]["tags"]]
     code, out, _ = command(monkeypatch, capfdbinary, "forget", model, "sailingboats")
     assert (code, out) == (0, [{"bundle": str(model), "forgotten": "sailingboats"}])
     code, _, err = command(monkeypatch, capfdbinary, "forget", model, "sailingboats")

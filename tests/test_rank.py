@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -119,35 +118,53 @@ def test_known_tags_share_one_softmax_and_learned_ones_stand_beside_it():
     nn.init.normal_(head.learned_rows)
     weights = head.weights(vectors, temperature=2.0)
     assert_close(weights[:, :4], (head(vectors) / 2).softmax(-1))
-    directions = nn.functional.normalize(vectors, dim=-1)
-    assert_close(weights[:, 4:], (directions @ head.learned_rows.T).sigmoid())
+    for place in range(2):  # each set against all trained tags, but not against the other
+        rivals = torch.cat([head(vectors), vectors @ head.learned_rows[place, :, None]], dim=1)
+        assert_close(weights[:, 4 + place], (rivals / 2).softmax(-1)[:, 4])
 
 
-def test_a_row_from_examples_is_the_log_odds_of_two_gaussians():
+def test_a_new_row_follows_from_its_examples_as_trained_rows_do():
     torch.manual_seed(4)
-    mix = torch.randn(3, 3) * 0.02
-    centers = nn.functional.normalize(torch.randn(5, 3) * 0.1 + torch.ones(3), dim=-1)
+    head, rule, middle = TagHead(3, 40), torch.randn(4, 3), torch.tensor([1.0, 2.0, 3.0])
+    means = middle + torch.randn(41, 3)
+    rows = (means - means[:40].mean(0)) @ rule.T + torch.tensor([0.1, 0.2, 0.3, 0.4])
+    with torch.no_grad():
+        head.known.weight.copy_(rows[:40, :3])
+        head.known.bias.copy_(rows[:40, 3])
+    head.measure(means[:40].repeat_interleave(5, 0), torch.arange(40).repeat_interleave(5), ridge=1e-9)
+    row, bias = head.row_for(means[40:].expand(7, -1), doubt=0.0)
+    assert_close(torch.cat([row, bias[None]]), rows[40], atol=1e-3, rtol=1e-3)
 
-    def around(center, count):  # near 1 in length, so that bringing them to it changes little
-        return center + torch.randn(count, 3) @ mix
 
-    vectors = torch.cat([around(center, 5000) for center in centers[:4]])
-    head = TagHead(3, 4)
-    head.measure(vectors, torch.arange(4).repeat_interleave(5000))
-    row, bias = head.row_for(around(centers[4], 5000), prior=0.3, doubt=0.0)
-    mean, new = (nn.functional.normalize(some, dim=-1).mean(0) for some in (vectors, around(centers[4], 5000)))
+def test_tags_without_posts_do_not_teach_the_rule():
+    torch.manual_seed(5)
+    vectors, tags = torch.randn(100, 3), torch.arange(20).repeat(5)
+    heads = [TagHead(3, 20), TagHead(3, 21)]
+    for head in heads:
+        for name, weight in heads[0].known.named_parameters():
+            getattr(head.known, name).data[:20] = weight.data
+    heads[1].known.weight.data[20] = 99.0
+    for head in heads:
+        head.measure(vectors, tags)
+    assert_close(heads[1].foretell, heads[0].foretell)
+    assert_close(heads[1].usual, heads[0].usual)
 
-    def energy(point, middle):
-        return (point - middle) @ head.precision @ (point - middle) / 2
 
-    for point in nn.functional.normalize(around(centers[4], 5), dim=-1):
-        wanted = energy(point, mean) - energy(point, new) + math.log(0.3 / 0.7)
-        assert float(point @ row + bias) == pytest.approx(float(wanted), rel=0.05, abs=0.3)
+def test_without_trained_tags_to_learn_from_a_row_points_to_the_mean():
+    torch.manual_seed(6)
+    head, vectors = TagHead(8, 3), torch.randn(3, 8)  # three tags cannot tell a rule of eight dimensions
+    with torch.no_grad():
+        head.known.weight.copy_(2.0 * (vectors - vectors.mean(0)))
+    head.measure(vectors.repeat(50, 1), torch.arange(3).repeat(50))
+    aside = torch.linalg.qr(torch.cat([vectors - vectors.mean(0), torch.randn(5, 8)]).T)[0][:, 4]  # orthogonal to all
+    row, _ = head.row_for((vectors.mean(0) + aside).expand(9, -1), doubt=0.0)
+    assert_close(row - head.usual[:-1], 2.0 * aside, atol=1e-3, rtol=1e-3)
 
 
 def test_few_examples_move_a_row_little():
     head, example = TagHead(3, 2), torch.ones(1, 3)
-    sure, unsure = (head.row_for(example, prior=0.5, doubt=doubt)[0] for doubt in (0.0, 3.0))
+    nn.init.normal_(head.foretell)
+    sure, unsure = (head.row_for(example, doubt=doubt)[0] for doubt in (0.0, 3.0))
     assert_close(unsure, sure / 4)
 
 

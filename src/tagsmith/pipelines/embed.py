@@ -90,12 +90,13 @@ class _EmbedRun:
         vectors = self.embedder.ranker.vectors(
             [one.ids for one in ready], longest=self.embedder.settings.source
         ).float()
-        whole: list[list[float]] = torch.nn.functional.normalize(vectors, dim=-1).tolist()
+        rounded = torch.nn.functional.normalize(vectors, dim=-1).double().round(decimals=DIGITS)
+        whole: list[list[float]] = rounded.tolist()
         return whole
 
     def finish(self, posts: Sequence[Post], vectors: Sequence[list[float] | None]) -> list[Vector]:
         return [
-            Vector(tuple(round(value, DIGITS) for value in vector), id=post.id)
+            Vector(tuple(vector), id=post.id)
             if vector is not None
             else Vector(id=post.id, error=problem(post.text) or "the text has nothing that can be read; give words")
             for post, vector in zip(posts, vectors, strict=True)

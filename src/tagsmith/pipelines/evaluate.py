@@ -84,7 +84,8 @@ def _ranks(tagger: Any, posts: Sequence[Post]) -> list[int | None]:
     for weights, gold in _known_scores(tagger, posts, lambda vectors: head.weights(vectors, temperature=temperature)):
         for row, tags in zip(weights, gold, strict=True):
             best = max((float(row[place]) for place in tags), default=float("-inf"))
-            found.append(1 + int((row > best).sum()))
+            above = row > best
+            found.append(1 + int(above.sum()) - int(above[ranker.gone].sum()))
     return found
 
 

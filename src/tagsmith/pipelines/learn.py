@@ -1,6 +1,6 @@
 """New tags for a trained ranker from a few examples each, without training; and tags taken out again.
 
-posts with new tags --embed--> vectors --discriminant of each tag--> rows beside the trained ones --> a new bundle
+posts with new tags --vectors, their mean--> a row for each tag, beside the trained ones --> a new bundle
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tagsmith.records import Post
 from tagsmith.text.hashtags import hashtag_of, key, words_of
 from tagsmith.text.reading import reading
 
-PRIOR = 0.002  # how likely a tag is before the post is read
 DOUBT = 2.0  # examples' worth of trust in the mean of all posts
 
 
@@ -102,7 +101,7 @@ def _vectors(bundle: Bundle, texts: Sequence[str]) -> Tensor:
 def _with_rows(bundle: Bundle, examples: Sequence[Tensor], names: Sequence[tuple[str, str]]) -> Bundle:
     """The bundle with one more row for each tag."""
     model: Any = bundle.model
-    rows, biases = zip(*(model.head.row_for(each, prior=PRIOR, doubt=DOUBT) for each in examples), strict=True)
+    rows, biases = zip(*(model.head.row_for(each, doubt=DOUBT) for each in examples), strict=True)
     weights = dict(model.state_dict())
     kind = weights["head.learned_rows"].dtype
     for name, new in (("head.learned_rows", torch.stack(rows)), ("head.learned_bias", torch.stack(biases))):

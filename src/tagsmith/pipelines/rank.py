@@ -41,7 +41,7 @@ class Ranker:
     def __init__(self, model: Any, labels: Sequence[str | None]) -> None:
         self.model = model
         self.labels = list(labels)
-        self._gone = [place for place, words in enumerate(self.labels) if words is None]
+        self.gone = [place for place, words in enumerate(self.labels) if words is None]
 
     @property
     def device(self) -> torch.device:
@@ -56,9 +56,9 @@ class Ranker:
         """The best tags of each post; there are no segments to show."""
         vectors = self.vectors(ids, longest=settings.source)
         weights = self.model.head.weights(vectors, temperature=settings.temperature)  # (posts, tags)
-        weights[:, self._gone] = -1.0
+        weights[:, self.gone] = -1.0
         # some more than asked for, as some may say the same
-        values, places = top_of(weights, min(2 * settings.top + 5, len(self.labels) - len(self._gone)))
+        values, places = top_of(weights, min(2 * settings.top + 5, len(self.labels) - len(self.gone)))
         return [self._raw(*row, settings.keep) for row in zip(values.tolist(), places.tolist(), strict=True)]
 
     def _raw(self, values: list[float], places: list[int], keep: float) -> Raw:

@@ -30,7 +30,7 @@ from tagsmith.text.pieces import SEPARATOR
 from tagsmith.text.reading import reading
 from tagsmith.text.symbols import load_tokeniser, train_tokeniser
 
-MEASURED = 40_000  # posts whose vectors tell how posts scatter
+MEASURED = 100_000  # posts whose vectors tell how the rows of tags follow from them
 
 
 class RankJob:
@@ -144,7 +144,7 @@ class RankJob:
         return {name: value for name, value in scores.items() if name != "parts"}
 
     def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
-        """Calibrate, choose the threshold, measure how posts scatter, and how good it all is."""
+        """Calibrate, choose the threshold, measure how rows follow from posts, and how good it all is."""
         self._measure(model, corpus)
         tagger = self._tagger(model)
         tagger.settings = replace(self.settings, temperature=choose_temperature(tagger, dev))
