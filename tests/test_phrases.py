@@ -58,6 +58,7 @@ def test_a_phrase_is_present_word_by_word_and_in_order() -> None:
     assert not is_present("graph networks")  # not one after the other
     assert is_present("graph neural")  # at the very beginning
     assert is_present("in graph")  # at the very end
+    assert is_present("traffic we")  # a full stop between them does not matter
     assert not is_present("graph", text="")
 
 
