@@ -8,16 +8,18 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy, linear
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tagsmith.errors import ConfigError
 from tagsmith.nn.attention import Attention
 from tagsmith.nn.copying import Pointer
-from tagsmith.nn.embed import TokenEmbedding, sinusoids
+from tagsmith.nn.embed import TokenEmbedding, sinusoids, waves_at
 from tagsmith.nn.losses import TokenLoss
 from tagsmith.nn.masks import causal, padding, segment_view, window
-from tagsmith.nn.positions import RelativeBias
+from tagsmith.nn.positions import RelativeBias, RelativeWaves
 from tagsmith.nn.recurrent import AdditiveAttention, RecurrentDecoder, RecurrentEncoder
 from tagsmith.nn.select import Grid, Mahalanobis, SegmentSelector, cosine, euclidean, manhattan
+from tagsmith.nn.sparse import SparseView
 
 CELLS = ("gru", "lstm")
 # who may look at whom in [S] [SEG] a b [SEG] c d, a row for each query
@@ -126,17 +128,126 @@ def test_heads_must_divide_the_width():
 def test_a_relative_bias_depends_on_the_distance_alone_and_stops_at_its_reach():
     bias = shaken(RelativeBias(2, reach=2))
     keys = random(1, 2, 6, 4)
-    whole = bias(keys, keys)  # (heads, query, key)
+    whole = bias(keys, keys, first=0, project=None)  # (heads, query, key)
     assert_close(whole[:, :-1, :-1], whole[:, 1:, 1:])
     assert_close(whole[:, 0, 2], whole[:, 0, 5])
     assert whole[0, 0, 1] != whole[0, 1, 0]
-    assert_close(bias(keys[:, :, -1:], keys), whole[:, -1:])  # a cached step stands at the last key
+    assert_close(bias(keys[:, :, -1:], keys, first=5, project=None), whole[:, -1:])  # a cached step
 
 
 def test_a_relative_bias_has_the_right_gradient():
     bias = shaken(RelativeBias(2, reach=1))
     keys = random(1, 2, 3, 2, dtype=torch.float64)
-    check_gradient(bias, lambda: bias(keys, keys).square())
+    check_gradient(bias, lambda: bias(keys, keys, first=0, project=None).square())
+
+
+def relative() -> Attention:
+    return shaken(Attention(8, 2, positions=RelativeWaves(8, 2)))
+
+
+def test_relative_attention_is_the_papers_equation():
+    layer, states = relative(), random(1, 5, 8)
+    queries = layer._split(layer.query(states))[0]
+    keys = layer._split(layer.key_value(states)[..., :8])[0]
+    wanted = torch.empty(2, 5, 5)
+    for head in range(2):
+        own = layer.key_value.weight[4 * head : 4 * head + 4]  # W_k of this head
+        for i in range(5):
+            for j in range(5):
+                distance = own @ waves_at(torch.tensor([i - j]), 8)[0]
+                content, place = layer.positions.to_content[head], layer.positions.to_distance[head]
+                query, key = queries[head, i], keys[head, j]
+                wanted[head, i, j] = (query @ key + query @ distance + content @ key + place @ distance) / 2
+    assert_close(layer.weights(states, states)[0], wanted.softmax(-1))
+    assert_close(layer(states, states), layer.plain(states, states))
+
+
+def test_relative_attention_knows_direction_and_forgets_place():
+    layer, states = relative(), random(1, 6, 8)
+    weights = layer.weights(states, states)
+    assert_close(weights, layer.weights(states, states, torch.ones(1, 6, 6, dtype=torch.bool)))
+    turned = layer.weights(states.flip(1), states.flip(1)).flip(-1, -2)
+    assert not torch.allclose(turned, weights)  # left is not right
+    last = layer.weights(states[:, -1:], states)
+    assert_close(last, weights[:, :, -1:])  # a cached step stands at the last key
+    shifted = torch.cat([random(1, 3, 8, seed=5), states], dim=1)
+    hidden = torch.ones(1, 9, 9, dtype=torch.bool)
+    hidden[:, :, :3] = False
+    assert_close(layer.weights(shifted, shifted, hidden)[..., 3:, 3:], weights)
+
+
+def test_relative_attention_has_the_right_gradient():
+    layer, mask = relative(), random(2, 3, 3, seed=4) > -0.5
+    check_gradient(layer, lambda states: layer.plain(states, states, mask), random(2, 3, 8))
+
+
+def sparse(**kinds: int) -> Attention:
+    return shaken(Attention(8, 2, view=SparseView(**kinds), positions=RelativeWaves(8, 2)))
+
+
+def test_a_view_by_place_is_lead_and_neighbours():
+    layer, states = sparse(lead=1, near=1), random(1, 5, 8)
+    seen = layer.weights(states, states)[0, 0] > 0
+    assert drawn(seen) == ["11111", "11100", "11110", "10111", "10011"]
+    assert_close(layer(states, states), layer.plain(states, states))
+
+
+def test_a_view_by_strength_keeps_the_highest_scores_of_each_head():
+    layer, states = sparse(strong=2), random(2, 6, 8)
+    full = Attention(8, 2, positions=RelativeWaves(8, 2)).eval()
+    full.load_state_dict(layer.state_dict())
+    everything = full.weights(states, states)
+    best = everything.topk(2, dim=-1)
+    wanted = torch.zeros_like(everything).scatter(-1, best.indices, best.values)
+    assert_close(layer.weights(states, states), wanted / wanted.sum(-1, keepdim=True))
+    valid = padding(torch.tensor([6, 3]), 6)
+    weights = layer.weights(states, states, valid)
+    assert (weights[1, ..., 3:] == 0).all()
+    assert ((weights > 0).sum(-1) == 2).all()
+
+
+def test_views_join_and_padding_cuts_them():
+    layer, states = sparse(near=1, strong=1), random(2, 6, 8)
+    weights = layer.weights(states, states, padding(torch.tensor([6, 4]), 6))
+    count = (weights > 0).sum(-1)
+    assert min(count[0].min(), count[1, :, :4].min()) >= 2  # of the real queries
+    assert count.max() <= 4
+    assert (weights[1, ..., 4:] == 0).all()
+
+
+def test_long_texts_are_read_in_blocks_to_the_same_end(monkeypatch):
+    layer, states = sparse(lead=2, near=3, strong=2), random(2, 50, 8)
+    mask = padding(torch.tensor([50, 37]), 50) & window(50, 30)
+    whole = layer(states, states, mask)
+    monkeypatch.setattr("tagsmith.nn.attention.BLOCK", 16)
+    assert_close(layer(states, states, mask), whole)
+    assert_close(layer(states, states), layer.plain(states, states))
+
+
+def test_a_text_of_twenty_thousand_words_never_meets_its_square():
+    layer, states = shaken(Attention(8, 2, view=SparseView(lead=4, near=8))), random(1, 20_000, 8)
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            largest = max(
+                [
+                    largest,
+                    *(part.numel() for part in (out if isinstance(out, tuple) else (out,)) if isinstance(part, Tensor)),
+                ]
+            )
+            return out
+
+    with torch.no_grad(), Watch():
+        assert layer(states, states).isfinite().all()
+    assert largest < 20_000 * 20_000 / 8
+
+
+def test_a_view_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="a view needs near or strong above 0"):
+        SparseView(lead=3)
 
 
 def test_waves_begin_with_zeros_and_ones():

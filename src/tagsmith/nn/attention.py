@@ -4,7 +4,8 @@
                                                     +-- scores + bias, masked, softmax --> mix of values --linear--> out
     memory --linear--> keys, values (batch, heads, key, size)
 
-`forward` is the fused path; `weights` the plain twin, for tests and for models that read the weights.
+`forward` is the fused path; `weights` the plain twin, for tests and for models that read the weights. With a sparse
+view, long texts are read a block of queries at a time, so that memory grows with their length and not with its square.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 from tagsmith.errors import ConfigError
 from tagsmith.nn.positions import Positions
+from tagsmith.nn.sparse import SparseView
+
+BLOCK = 512  # queries read at once where the text is longer and the view is sparse
 
 
 class KeysValues(NamedTuple):
@@ -38,7 +42,15 @@ class KeysValues(NamedTuple):
 class Attention(nn.Module):
     """Look from each query at the keys its mask allows; a row that may see nothing gives zeros."""
 
-    def __init__(self, width: int, heads: int, *, dropout: float = 0.0, positions: Positions | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        dropout: float = 0.0,
+        positions: Positions | None = None,
+        view: SparseView | None = None,
+    ) -> None:
         super().__init__()
         if width % heads:
             raise ConfigError(f"width {width} is not a multiple of heads {heads}")
@@ -48,23 +60,39 @@ class Attention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
         self.positions = positions
+        self.view = view
 
     def forward(self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None) -> Tensor:
         """(batch, query, width), (batch, key, width), mask (batch?, query, key) -> (batch, query, width)"""
         queries = self._split(self.query(query))
         keys, values = memory if isinstance(memory, KeysValues) else self.remember(memory)
-        dropout = self.dropout if self.training else 0.0
-        mixed = scaled_dot_product_attention(
-            queries, keys, values, attn_mask=self._bias(queries, keys, mask), dropout_p=dropout
-        )
+        if self.view is None or queries.shape[2] <= BLOCK:
+            mixed = self._mix(queries, keys, values, mask, first=keys.shape[2] - queries.shape[2])
+        else:
+            mixed = self._mix_blocks(queries, keys, values, mask)
         return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, first: int) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        bias = self._bias(queries, keys, mask, first=first)
+        return scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropout)
+
+    def _mix_blocks(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """The same, a block of queries after the other."""
+        mixed = []
+        for start in range(0, queries.shape[2], BLOCK):
+            some = slice(start, start + BLOCK)
+            own = mask if mask is None or mask.shape[-2] == 1 else mask[..., some, :]
+            first = keys.shape[2] - queries.shape[2] + start
+            mixed.append(self._mix(queries[:, :, some], keys, values, own, first=first))
+        return torch.cat(mixed, dim=2)
 
     def weights(self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None) -> Tensor:
         """The plain twin's weights.  -> (batch, heads, query, key)"""
         queries = self._split(self.query(query))
         keys, _ = memory if isinstance(memory, KeysValues) else self.remember(memory)
         scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
-        bias = self._bias(queries, keys, mask)
+        bias = self._bias(queries, keys, mask, first=keys.shape[2] - queries.shape[2])
         if bias is None:
             return scores.softmax(-1)
         if bias.dtype != torch.bool:
@@ -85,10 +113,19 @@ class Attention(nn.Module):
     def _split(self, states: Tensor) -> Tensor:
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (batch, heads, length, size)
 
-    def _bias(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor | None:
+    def _bias(self, queries: Tensor, keys: Tensor, mask: Tensor | None, *, first: int) -> Tensor | None:
         if mask is not None:
             mask = mask.unsqueeze(-3)  # one mask for all heads
-        if self.positions is None:
+        bias = None
+        if self.positions is not None:
+            bias = self.positions(queries, keys, first=first, project=self._project_keys).to(queries.dtype)
+        if self.view is not None:
+            mask = self.view(queries, keys, bias, mask, first=first)
+        if bias is None:
             return mask
-        bias = self.positions(queries, keys).to(queries.dtype)
         return bias if mask is None else bias.masked_fill(~mask, -math.inf)
+
+    def _project_keys(self, states: Tensor) -> Tensor:
+        """Through the keys' matrix, without its bias.  (length, width) -> (heads, length, size)"""
+        width = states.shape[-1]
+        return linear(states, self.key_value.weight[:width]).unflatten(-1, (self.heads, -1)).transpose(0, 1)

@@ -9,11 +9,16 @@ from torch import Tensor, nn
 
 
 def sinusoids(length: int, width: int, *, timescale: float = 10_000.0) -> Tensor:
-    """Fixed waves for places 0..length-1: sines in the first half, cosines in the second.  -> (length, width)"""
-    half = (width + 1) // 2
+    """Fixed waves for places 0..length-1.  -> (length, width)"""
     real = torch.device("cpu")  # numbers even where weights are built without storage
-    rates = torch.exp(torch.arange(half, device=real) * (-math.log(timescale) / max(half - 1, 1)))
-    angles = torch.arange(length, device=real)[:, None] * rates
+    return waves_at(torch.arange(length, device=real), width, timescale=timescale)
+
+
+def waves_at(places: Tensor, width: int, *, timescale: float = 10_000.0) -> Tensor:
+    """Fixed waves for any places: sines in the first half, cosines in the second.  (places,) -> (places, width)"""
+    half = (width + 1) // 2
+    rates = torch.exp(torch.arange(half, device=places.device) * (-math.log(timescale) / max(half - 1, 1)))
+    angles = places[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :width]
 
 

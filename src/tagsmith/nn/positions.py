@@ -6,16 +6,22 @@ Shapes: queries (batch, heads, query, size), keys (batch, heads, key, size) -> b
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from tagsmith.nn.embed import waves_at
+
+Project = Callable[[Tensor], Tensor]  # the attention's own key matrix: (length, width) -> (heads, length, size)
+
 
 class Positions(Protocol):
-    """What `Attention` asks of a scheme."""
+    """What `Attention` asks of a scheme; `first` is the place of the first query among the keys."""
 
-    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor: ...
+    def __call__(self, queries: Tensor, keys: Tensor, *, first: int, project: Project) -> Tensor: ...
 
 
 class RelativeBias(nn.Module):
@@ -26,10 +32,34 @@ class RelativeBias(nn.Module):
         self.reach = reach
         self.table = nn.Parameter(torch.zeros(heads, 2 * reach + 1))
 
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        # the last query stands at the last key: a cached step has one query and all keys so far
-        first = keys.shape[-2] - queries.shape[-2]
-        here = torch.arange(first, keys.shape[-2], device=keys.device)
+    def forward(self, queries: Tensor, keys: Tensor, *, first: int, project: Project) -> Tensor:
+        here = torch.arange(first, first + queries.shape[-2], device=keys.device)
         there = torch.arange(keys.shape[-2], device=keys.device)
         distance = (there[None, :] - here[:, None]).clamp(-self.reach, self.reach) + self.reach
         return self.table[:, distance]  # (heads, query, key)
+
+
+class RelativeWaves(nn.Module):
+    """Relative multi-head attention (Xu et al., eq. 9): waves of the signed distance, through the keys' own matrix.
+
+    score(i, j) = (q_i k_j + q_i (R_{i-j} W_k) + u k_j + v (R_{i-j} W_k)) / sqrt(size); the first term is attention's.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.width = width
+        self.to_content = nn.Parameter(torch.zeros(heads, width // heads))  # paper: u
+        self.to_distance = nn.Parameter(torch.zeros(heads, width // heads))  # paper: v
+
+    def forward(self, queries: Tensor, keys: Tensor, *, first: int, project: Project) -> Tensor:
+        """-> (batch, heads, query, key)"""
+        many, most = queries.shape[-2], keys.shape[-2]
+        distances = torch.arange(first - most + 1, first + many, device=keys.device)  # of the first query's last key on
+        waves = project(waves_at(distances, self.width).to(queries.dtype))  # (heads, distances, size)
+        asked = queries + self.to_distance[:, None]
+        by_distance = asked @ waves.transpose(-1, -2)  # (batch, heads, query, distances)
+        here = torch.arange(many, device=keys.device)[:, None]
+        there = torch.arange(most, device=keys.device)
+        places = (here - there + most - 1).expand(*by_distance.shape[:2], -1, -1)
+        content = (keys @ self.to_content[:, :, None]).transpose(-1, -2)  # (batch, heads, 1, key)
+        return (by_distance.gather(-1, places) + content) / math.sqrt(queries.shape[-1])
