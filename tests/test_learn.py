@@ -242,3 +242,21 @@ def test_an_array_is_written_whole_or_not_at_all(rank_bundle, tmp_path, monkeypa
         main()
     assert kept.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.npy"]
+
+
+def test_the_train_command_makes_a_ranker_of_ones_own(rank_bundle, tmp_path, monkeypatch, capfdbinary):
+    shutil.copytree(rank_bundle, tmp_path / "bundles" / "tags-en")
+    monkeypatch.setattr("tagsmith.bundle.SHIPPED", tmp_path / "bundles")
+    rows = [
+        {"text": f"{verb} {thing} {when}", "hashtags": [tag]}
+        for tag, thing in (("Sailing", "the sailing boat"), ("Bread", "a loaf of bread"), ("Snow", "the deep snow"))
+        for verb in ("painting", "loading", "watching", "leaving", "finding")
+        for when in ("at dawn", "in spring", "all day")
+    ]
+    data, out = write_rows(tmp_path / "mine.jsonl", rows), tmp_path / "mine"
+    words = ("train", "--task", "rank", "--data", data, "--out", out, "--set", "train.epochs=20")
+    code, found, err = command(monkeypatch, capfdbinary, *words)
+    assert (code, found) == (0, [{"bundle": str(out / "bundle")}]), err
+    mine = load_tagger(out / "bundle")
+    assert set(mine.finder.labels) == {"sailing", "bread", "snow"}
+    assert [answer.tags[0].text.lower() for answer in mine.tag(["we baked bread", "so much snow"])] == ["bread", "snow"]

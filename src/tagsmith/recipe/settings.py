@@ -123,6 +123,6 @@ def own_recipe(
         "pipeline": pipeline,
     }
     if task == "rank":
-        values["batches"]["target"] = 8
-        values["train"] |= {"epochs": 10, "learning_rate": 2e-3, "metric": "p@1"}
+        values["batches"] |= {"target": 8, "parts": 1}  # small steps: they are cheap, and own files may be small
+        values["train"] |= {"epochs": 10, "learning_rate": 1e-3, "patience": 0, "metric": "p@1"}
     return from_dict(Recipe, set_values(values, changes))
