@@ -20,9 +20,9 @@ import pytest
 import zstandard
 
 from tagsmith.data import readers
-from tagsmith.data.readers import BadRow, good, read_posts, read_rows
+from tagsmith.data.readers import BadRow, good, read_documents, read_posts, read_rows
 from tagsmith.errors import DataError
-from tagsmith.records import Post
+from tagsmith.records import Document, Post
 
 CHANCE = random.Random(0)
 ROWS = [{"id": "1", "text": "rain, again\nand again"}, {"id": "2", "text": 'das "Wetter" 天气 🌧'}]
@@ -400,3 +400,39 @@ def test_reading_text_imports_neither_torch_nor_pyarrow(tmp_path):
     )
     found = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
+
+
+def test_documents_have_a_title_a_text_and_keyphrases(tmp_path):
+    rows = [
+        {"id": 1, "title": "A study", "abstract": "Of things.", "keyphrases": ["one thing", "two"], "part": "iid"},
+        {"title": "A title alone"},
+        {"text": "a text", "abstract": None, "keyphrases": "first one; second, with comma"},
+        {"text": "b", "keyphrases": "one, two"},
+        {"abstract": "", "variants": [["model", "models"], ["set"]]},
+        {"body": "what is this"},
+        {"abstract": 7, "id": "seven"},
+        {"abstract": "x", "keyphrases": [3]},
+    ]
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = list(read_documents(path))
+    assert found[:5] == [
+        Document("Of things.", "A study", 1, ("one thing", "two"), parts=("iid",)),
+        Document("", "A title alone"),
+        Document("a text", keyphrases=("first one", "second, with comma")),
+        Document("b", keyphrases=("one", "two")),
+        Document("", variants=(("model", "models"), ("set",))),
+    ]
+    assert [row.number for row in found[5:]] == [6, 7, 8]
+    assert found[5].problem.startswith(
+        "the row has no field 'abstract', 'text' or 'title' (its fields: 'body'); rename"
+    )
+    assert found[6] == BadRow(7, "the field 'abstract' must be a string, not int", "seven")
+    assert found[7].problem.startswith("the field 'keyphrases' must be a list of strings or one string")
+
+
+def test_documents_are_renamed_as_posts_are(tmp_path):
+    path = tmp_path / "papers.csv"
+    path.write_text("name,summary,terms\nT,S,a; b\n", encoding="utf-8")
+    fields = {"title": "name", "abstract": "summary", "keyphrases": "terms"}
+    assert list(read_documents(path, rename=fields)) == [Document("S", "T", keyphrases=("a", "b"))]

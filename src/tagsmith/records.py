@@ -28,6 +28,18 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A title and a text, either of which may be missing, and its author's keyphrases where they are known."""
+
+    text: str
+    title: str = ""
+    id: str | int | None = None
+    keyphrases: tuple[str, ...] = ()
+    variants: tuple[tuple[str, ...], ...] = ()  # groups of keyphrases that say the same
+    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
+
+
+@dataclass(frozen=True, slots=True)
 class Tag:
     """One suggestion: where it stands in the text if it does, and how much the model believes it."""
 
@@ -81,6 +93,33 @@ def post_of(row: Row) -> Post:
         tag_words=_names(row.get("hashtag_words"), "hashtag_words"),
         parts=tuple(str(row[name]) for name in ("part", "domain") if row.get(name)),
         seen=_flags(row.get("seen")),
+    )
+
+
+def document_of(row: Row) -> Document:
+    """The document in a row `{"id"?, "title"?, "abstract" | "text", "keyphrases"?, "variants"?, "part"?}`."""
+    given = {name: row.get(name) for name in ("title", "abstract", "text")}
+    if all(value is None for value in given.values()):
+        names = ", ".join(map(repr, row)) or "none"
+        raise DataError(
+            f"the row has no field 'abstract', 'text' or 'title' (its fields: {names}); "
+            "rename one with `--field abstract=NAME`"
+        )
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"the field {name!r} must be a string, not {type(value).__name__}")
+    body = given["abstract"] if given["abstract"] is not None else given["text"]
+    phrases = row.get("keyphrases")
+    if isinstance(phrases, str) and ";" in phrases:
+        phrases = phrases.split(";")
+    variants = row.get("variants")
+    return Document(
+        text=body or "",
+        title=given["title"] or "",
+        id=_id_of(row),
+        keyphrases=_names(phrases, "keyphrases"),
+        variants=tuple(_names(group, "variants") for group in variants) if isinstance(variants, list) else (),
+        parts=tuple(str(row[name]) for name in ("part", "domain") if row.get(name)),
     )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from tagsmith.errors import DataError, TagsmithError
-from tagsmith.records import Post, Row, post_of
+from tagsmith.records import Document, Post, Row, document_of, post_of
 
 Kind = Literal["jsonl", "csv", "tsv", "parquet"]
 Packing = Literal["", ".gz", ".zst"]
@@ -97,7 +97,13 @@ def read_rows(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[R
 def read_posts(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Post | BadRow]:
     """The posts of a file; a table without the column `text` is an error at once."""
     for number, row in _numbered(path, rename, need="text"):
-        yield row if isinstance(row, BadRow) else _post(number, row)
+        yield row if isinstance(row, BadRow) else _record(post_of, number, row)
+
+
+def read_documents(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Document | BadRow]:
+    """The documents of a file: a title, an abstract or a text, and keyphrases."""
+    for number, row in _numbered(path, rename):
+        yield row if isinstance(row, BadRow) else _record(document_of, number, row)
 
 
 def good(rows: Iterable[Good | BadRow], on_bad: Callable[[BadRow], None]) -> Iterator[Good]:
@@ -109,9 +115,9 @@ def good(rows: Iterable[Good | BadRow], on_bad: Callable[[BadRow], None]) -> Ite
             yield row
 
 
-def _post(number: int, row: Row) -> Post | BadRow:
+def _record(make: Callable[[Row], Good], number: int, row: Row) -> Good | BadRow:
     try:
-        return post_of(row)
+        return make(row)
     except (DataError, TypeError) as problem:  # TypeError: a value of a type that no field can have
         return BadRow(number, str(problem), _id_of(row))
 
