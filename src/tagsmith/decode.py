@@ -14,6 +14,7 @@ from torch import Tensor
 
 State = TypeVar("State")
 Constraint = Callable[[Tensor, Tensor], Tensor]  # tokens so far (batch, beam, written), scores -> scores
+ROWS = 32  # hypotheses whose next tokens are compared at once on a CPU
 
 
 class Ends(NamedTuple):
@@ -273,11 +274,18 @@ def _best(scores: Tensor, written: Tensor, constraints: Sequence[Constraint], ke
     """The likeliest tokens' log-probabilities and ids, without sorting or writing out the whole distribution."""
     if constraints:
         return _log_softmax(scores, written, constraints).topk(keep)
-    flat = scores.flatten(0, 1).float()  # (rows, vocab)
-    values, ids = top_of(flat, keep)
-    total = (flat - values[:, :1]).exp_().sum(-1, keepdim=True).log_()
+    flat = scores.flatten(0, 1)  # (rows, vocab)
+    # on a CPU some rows at a time: a whole batch in full precision would leave the caches and fill the memory
+    parts = flat.split(len(flat) if flat.is_cuda else ROWS)
+    logs, ids = zip(*(_best_rows(part.float(), keep) for part in parts), strict=True)
     shape = (*scores.shape[:2], keep)
-    return (values - values[:, :1] - total).view(shape), ids.view(shape)
+    return torch.cat(logs).view(shape), torch.cat(ids).view(shape)
+
+
+def _best_rows(scores: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    values, ids = top_of(scores, keep)
+    total = (scores - values[:, :1]).exp_().sum(-1, keepdim=True).log_()
+    return values - values[:, :1] - total, ids
 
 
 def top_of(scores: Tensor, keep: int, *, block: int = 128) -> tuple[Tensor, Tensor]:

@@ -169,7 +169,7 @@ class _TagRun:
 
     @property
     def batch(self) -> int:
-        return 64 if self.tagger.finder.device.type == "cpu" else 512
+        return 32 if self.tagger.finder.device.type == "cpu" else 512
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.ids) // 8)
