@@ -353,7 +353,6 @@ def test_nothing_to_index(tmp_path, posts, given):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on the size of files")
 @pytest.mark.parametrize("lacking", [8000, 5000, 1000], ids=["vectors", "graph", "end-of-the-graph"])
 def test_a_full_disk_is_said_and_leaves_nothing(folder, lacking):
     target, most = folder.with_name("full"), (folder / "graph.usearch").stat().st_size - lacking

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
 
-from battery import padded, random_batch, rows_of
+from battery import check_save, padded, random_batch, rows_of
 from conftest import TOPICS, sample_rows
-from tagsmith.bundle import load_bundle, pack, unpack
+from tagsmith.bundle import load_bundle
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
 from tagsmith.models.quick import SIZES, Quick, pair_places
@@ -25,7 +25,6 @@ from tagsmith.pipelines.load import tagger_of
 from tagsmith.records import Post
 from tagsmith.text.hashtags import key
 from tagsmith.text.symbols import Symbols
-from tagsmith.train.checkpoint import load_weights, save_weights
 
 TEXTS = [str(row["text"]) for row in sample_rows()]
 
@@ -68,15 +67,7 @@ def test_ten_examples_are_learned_by_heart(build):
 
 
 def test_saving_and_loading_is_exact_and_packing_stays_close(build, tmp_path):
-    model, other, batch = build(), build(), random_batch()
-    with torch.no_grad():
-        for weight in other.parameters():
-            weight.add_(1.0)
-    save_weights(tmp_path / "weights.safetensors", model)
-    load_weights(tmp_path / "weights.safetensors", other)
-    assert_close(other(batch).scores, model(batch).scores, atol=0, rtol=0)
-    unpack(pack(model), other, dtype=torch.float32, folder=tmp_path)
-    assert_close(other(batch).scores, model(batch).scores, atol=0.1, rtol=0.1)
+    check_save(build, tmp_path)
 
 
 def test_the_paper_sizes_have_the_paper_parameters():

@@ -388,7 +388,7 @@ TWO = """
 import sys
 from pathlib import Path
 from accelerate import PartialState
-from tagsmith.recipe import hashtag as recipe
+from tagsmith.recipe import finish as recipe
 from tagsmith.cli import main
 from tagsmith.train.checkpoint import save_weights
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import pad
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import PairBatch
 from tagsmith.models.tweet2vec import RankOutput
 from tagsmith.nn.attention import Attention
 from tagsmith.nn.embed import sinusoids
+from tagsmith.nn.losses import label_loss
 from tagsmith.nn.masks import padding
 from tagsmith.nn.ranking import TagHead
 from tagsmith.nn.transformer import Encoder, EncoderLayer
@@ -88,9 +89,8 @@ class Quick(nn.Module):
 
     def loss(self, batch: PairBatch) -> Tensor:
         """Cross-entropy with one tag of each post."""
-        scores = self(batch).scores.float()
         smoothing = self.config.smoothing if self.training else 0.0
-        return cross_entropy(scores, batch.target[:, 0], label_smoothing=smoothing)
+        return label_loss(self(batch).scores, batch.target[:, 0], smoothing=smoothing)
 
     def repeated_parts(self) -> list[nn.Module]:
         """What is worth compiling."""

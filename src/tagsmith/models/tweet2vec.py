@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import PairBatch
+from tagsmith.nn.losses import label_loss
 from tagsmith.nn.ranking import TagHead
 from tagsmith.nn.recurrent import BothWays
 from tagsmith.text.vocabulary import PAD
@@ -76,9 +76,8 @@ class Tweet2Vec(nn.Module):
 
     def loss(self, batch: PairBatch) -> Tensor:
         """Cross-entropy with one tag of each post."""
-        scores = self(batch).scores.float()
         smoothing = self.config.smoothing if self.training else 0.0
-        return cross_entropy(scores, batch.target[:, 0], label_smoothing=smoothing)
+        return label_loss(self(batch).scores, batch.target[:, 0], smoothing=smoothing)
 
     def repeated_parts(self) -> list[nn.Module]:
         """Nothing to compile: the readers are fused already."""

@@ -6,6 +6,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 
+def label_loss(scores: Tensor, labels: Tensor, *, smoothing: float) -> Tensor:
+    """Cross-entropy with one label of each row.  (batch, labels), (batch,) -> the mean"""
+    return cross_entropy(scores.float(), labels, label_smoothing=smoothing)
+
+
 class TokenLoss(nn.Module):
     """Output layer and smoothed cross-entropy in one part, so that a compiler may fuse them; `pad` does not count."""
 

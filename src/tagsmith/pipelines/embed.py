@@ -17,9 +17,8 @@ from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.run import run, stream
-from tagsmith.pipelines.tag import Ready, Tokenises, as_post, problem
+from tagsmith.pipelines.tag import Ready, Tokenises, as_post, problem, ready_posts
 from tagsmith.records import Post, Vector
-from tagsmith.text.reading import reading
 
 DIGITS = 6  # of a vector's numbers
 
@@ -70,13 +69,7 @@ class _EmbedRun:
         self.embedder = embedder
 
     def prepare(self, posts: Sequence[Post]) -> list[Ready | None]:
-        good = [place for place, post in enumerate(posts) if problem(post.text) is None]
-        ids = self.embedder.tokeniser.ids([reading(posts[place].text) for place in good])
-        ready: list[Ready | None] = [None] * len(posts)
-        for place, row in zip(good, ids, strict=True):
-            if row:
-                ready[place] = Ready(row[: self.embedder.settings.source], posts[place].text)
-        return ready
+        return ready_posts(posts, self.embedder.tokeniser, self.embedder.settings.source)
 
     @property
     def batch(self) -> int:

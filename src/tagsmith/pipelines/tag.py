@@ -159,13 +159,7 @@ class _TagRun:
         self.evidence = evidence
 
     def prepare(self, posts: Sequence[Post]) -> list[Ready | None]:
-        good = [place for place, post in enumerate(posts) if problem(post.text) is None]
-        ids = self.tagger.tokeniser.ids([reading(posts[place].text) for place in good])
-        ready: list[Ready | None] = [None] * len(posts)
-        for place, row in zip(good, ids, strict=True):
-            if row:
-                ready[place] = Ready(row[: self.settings.source], posts[place].text)
-        return ready
+        return ready_posts(posts, self.tagger.tokeniser, self.settings.source)
 
     @property
     def batch(self) -> int:
@@ -193,6 +187,17 @@ class _RawRun(_TagRun):
 
     def finish(self, posts: Sequence[Post], raws: Sequence[Raw | None]) -> list[Raw]:  # type: ignore[override]
         return [raw or Raw([], []) for raw in raws]
+
+
+def ready_posts(posts: Sequence[Post], tokeniser: Tokenises, source: int) -> list[Ready | None]:
+    """The posts' first `source` tokens; None for a post that cannot be read."""
+    good = [place for place, post in enumerate(posts) if problem(post.text) is None]
+    ids = tokeniser.ids([reading(posts[place].text) for place in good])
+    ready: list[Ready | None] = [None] * len(posts)
+    for place, row in zip(good, ids, strict=True):
+        if row:
+            ready[place] = Ready(row[:source], posts[place].text)
+    return ready
 
 
 def problem(text: str) -> str | None:

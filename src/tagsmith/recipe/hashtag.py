@@ -12,15 +12,16 @@ import torch
 from torch import nn
 
 from tagsmith.bundle import Bundle, load_bundle
-from tagsmith.config import from_dict, to_dict
+from tagsmith.config import from_dict
 from tagsmith.data.batches import ROUND
 from tagsmith.data.corpus import Corpus
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
 from tagsmith.models.distil import Distilled
-from tagsmith.pipelines.evaluate import choose_keep, evaluate_tagger
+from tagsmith.pipelines.evaluate import choose_keep
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
+from tagsmith.recipe.finish import dev_scores, finished
 from tagsmith.recipe.posts import Report, frequent_tags, spellings, tag_words, train_posts
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Post
@@ -117,24 +118,13 @@ class HashtagJob:
     def evaluate(self, model: Any, dev: Sequence[Post]) -> dict[str, float]:
         """The dev scores of a model in training."""
         quick = replace(self.settings, beam=min(self.settings.beam, 4))
-        scores = evaluate_tagger(Tagger(Writer(model, self.pieces), self.pieces, quick), dev)
-        return {name: value for name, value in scores.items() if name != "parts"}
+        return dev_scores(Tagger(Writer(model, self.pieces), self.pieces, quick), dev)
 
     def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
         """Choose the threshold and measure."""
         tagger = Tagger(Writer(model, self.pieces), self.pieces, self.settings, spellings=self.spellings)
         tagger.settings = replace(self.settings, keep=choose_keep(tagger, dev))
-        scores = {name: value for name, value in evaluate_tagger(tagger, dev).items() if name != "parts"}
-        made = Bundle(
-            name=self.recipe.name,
-            task="hashtag",
-            language=self.settings.language,
-            model=model,
-            tokeniser=self.pieces,
-            pipeline=to_dict(tagger.settings),
-            spellings=self.spellings,
-        )
-        return made, scores
+        return finished(self.recipe, tagger, model, dev)
 
 
 def check_lengths(longest: int, asked: Mapping[str, int]) -> None:

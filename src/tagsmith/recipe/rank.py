@@ -13,14 +13,15 @@ import torch
 from torch import nn
 
 from tagsmith.bundle import Bundle, load_bundle
-from tagsmith.config import from_dict, to_dict
+from tagsmith.config import from_dict
 from tagsmith.data.batches import Batches
 from tagsmith.data.corpus import Corpus
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
-from tagsmith.pipelines.evaluate import choose_keep, choose_temperature, evaluate_tagger
+from tagsmith.pipelines.evaluate import choose_keep, choose_temperature
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
+from tagsmith.recipe.finish import dev_scores, finished
 from tagsmith.recipe.hashtag import check_lengths
 from tagsmith.recipe.posts import Report, frequent_tags, spellings, tag_words, train_posts
 from tagsmith.recipe.settings import Recipe
@@ -140,8 +141,7 @@ class RankJob:
 
     def evaluate(self, model: Any, dev: Sequence[Post]) -> dict[str, float]:
         """The dev scores of a model in training."""
-        scores = evaluate_tagger(self._tagger(model), dev)
-        return {name: value for name, value in scores.items() if name != "parts"}
+        return dev_scores(self._tagger(model), dev)
 
     def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
         """Calibrate, choose the threshold, measure how rows follow from posts, and how good it all is."""
@@ -149,18 +149,7 @@ class RankJob:
         tagger = self._tagger(model)
         tagger.settings = replace(self.settings, temperature=choose_temperature(tagger, dev))
         tagger.settings = replace(tagger.settings, keep=choose_keep(tagger, dev))
-        scores = {name: value for name, value in evaluate_tagger(tagger, dev).items() if name != "parts"}
-        made = Bundle(
-            name=self.recipe.name,
-            task="rank",
-            language=self.settings.language,
-            model=model,
-            tokeniser=self.tokeniser,
-            pipeline=to_dict(tagger.settings),
-            spellings=self.spellings,
-            labels=tuple(self.labels),
-        )
-        return made, scores
+        return finished(self.recipe, tagger, model, dev, labels=self.labels)
 
     def _tagger(self, model: Any) -> Tagger:
         return Tagger(Ranker(model, self.labels), self.tokeniser, self.settings, spellings=self.spellings)
