@@ -439,3 +439,12 @@ def test_files_of_two_indexes(folder, tmp_path):
 def test_importing_it_loads_neither_torch_nor_usearch():
     script = "import sys, tagsmith.pipelines.index; sys.exit(bool({'torch', 'usearch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_every_post_can_be_reached(tmp_path):
+    posts = written(60)
+    build_index(posts, Letters(), tmp_path / "index")
+    index = PostIndex.open(tmp_path / "index", Letters())
+    for _ in range(3):
+        assert [near[0].score for near in index.nearest(posts, top=1)] == [1.0] * 60
+        assert [len(near) for near in index.nearest(posts, top=60)] == [60] * 60

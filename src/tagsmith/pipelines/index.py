@@ -253,7 +253,7 @@ def _write_graph(part: Path) -> None:
     graph = Index(ndim=vectors.shape[1], metric="ip", dtype="f16", connectivity=LINKS, expansion_add=EFFORT)
     for start in range(0, len(vectors), BLOCK):
         places = start + np.flatnonzero(first[start : start + BLOCK])
-        graph.add(places, vectors[places])
+        graph.add(places, vectors[places], threads=1)  # several leave posts that no path leads to
     graph.save(part / "graph.usearch")
     if (part / "graph.usearch").stat().st_size != graph.serialized_length:  # usearch misses it if its last write fails
         raise OSError("the disk took only a part of it")
