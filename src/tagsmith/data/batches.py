@@ -50,7 +50,7 @@ class BatchSettings:
     parts: int = 1  # batches to a step, whose gradients are summed
     source: int = 128  # longer texts are cut
     target: int = 32
-    targets: Literal["all", "one"] = "all"  # every tag in the given order, or one of them by chance
+    targets: Literal["all", "one", "closed"] = "all"  # every tag in order; one by chance; all, with [END] apart
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -109,9 +109,11 @@ class Batches:
         source_lengths = np.minimum(corpus.source.lengths(posts), settings.source)
         source = gather(corpus.source.flat, corpus.source.starts(posts), source_lengths)
         starts, lengths = self._targets(posts, chance)
+        if settings.targets == "closed":
+            lengths = lengths + 1  # [END] comes behind the last [SEP], elsewhere in its place
         lengths = np.minimum(lengths, settings.target)
         target = gather(corpus.targets.flat, starts, lengths)
-        target[np.arange(len(posts)), lengths - 1] = END  # the [SEP] behind the last tag
+        target[np.arange(len(posts)), lengths - 1] = END
         arrays = (source, source_lengths, target, lengths)
         return PairBatch(*(torch.from_numpy(array) for array in arrays))
 
@@ -131,7 +133,7 @@ def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
     longest = int(_round_up(lengths.max(initial=1)))
     places = np.arange(longest)
     inside = places < lengths[:, None]
-    rows = flat[np.where(inside, starts[:, None] + places, 0)]
+    rows = flat[np.where(inside, np.minimum(starts[:, None] + places, len(flat) - 1), 0)]
     return np.where(inside, rows, PAD).astype(np.int64)
 
 

@@ -30,3 +30,17 @@ class Pointer(nn.Module):
         places = source_ids[:, None, :].expand(-1, scores.shape[1], -1)
         both = known.scatter_add(2, places, weights.to(wide) * (1 - write))
         return torch.log(both + 1e-10)
+
+    def pick(self, scores: Tensor, states: Tensor, weights: Tensor, source_ids: Tensor, wanted: Tensor) -> Tensor:
+        """`forward` for some tokens only, without writing out the mixture.
+
+        wanted (batch, target, n), ids past the vocabulary among them -> log-probabilities (batch, target, n)
+        """
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        write = self.gate(states).to(wide).sigmoid()
+        scores = scores.to(wide)
+        known = wanted < scores.shape[-1]
+        logs = scores.gather(2, torch.where(known, wanted, 0)) - scores.logsumexp(-1, keepdim=True)
+        same = wanted[:, :, :, None] == source_ids[:, None, None, :]  # (batch, target, n, source)
+        copied = (same * weights.to(wide)[:, :, None, :]).sum(-1)
+        return torch.log(torch.where(known, logs.exp(), 0.0) * write + copied * (1 - write) + 1e-10)

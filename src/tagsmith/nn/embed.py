@@ -23,7 +23,10 @@ def waves_at(places: Tensor, width: int, *, timescale: float = 10_000.0) -> Tens
 
 
 class TokenEmbedding(nn.Module):
-    """Token vectors plus their places, normed; the table may be shared with other embeddings and an output layer."""
+    """Token vectors plus their places, normed; the table may be shared with other embeddings and an output layer.
+
+    A `longest` of 0 leaves places out: for readers that know them in another way.
+    """
 
     waves: Tensor
 
@@ -37,7 +40,9 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, extra: Tensor | None = None, *, start: int = 0) -> Tensor:
         """`extra` is added before the norm (segment vectors).  (batch, length) -> (batch, length, width)"""
-        vectors = self.table(ids) + self.waves[start : start + ids.shape[-1]].to(self.table.weight.dtype)
+        vectors = self.table(ids)
+        if len(self.waves):
+            vectors = vectors + self.waves[start : start + ids.shape[-1]].to(vectors.dtype)
         if extra is not None:
             vectors = vectors + extra
         return self.dropout(self.norm(vectors))

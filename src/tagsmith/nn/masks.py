@@ -53,3 +53,17 @@ def segment_view(
     if view == "seg_row_col":
         return same | to_text | from_text | (~is_segment[:, None] & ~is_segment[None, :])
     return same | to_text | from_text
+
+
+def phrase_view(begins: Tensor, *, last: int = 0) -> Tensor:
+    """Who sees whom in a row of phrases: the own phrase so far, and of earlier ones only where the next one began.
+
+    That place, which closes one phrase and begins the next, sees all of the phrase it closes, so it can sum it up.
+    begins (batch, length) -> (batch, length, length), or only the `last` queries.
+    """
+    length = begins.shape[1]
+    number = begins.cumsum(1)  # of the phrase
+    here, there = number[:, -last:, None], number[:, None, :]
+    own = (here == there) | (begins[:, -last:, None] & (there == here - 1)) | begins[:, None, :]
+    places = torch.arange(length, device=begins.device)
+    return own & (places[-last:, None] >= places)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from tagsmith.nn.embed import waves_at
 
@@ -54,12 +55,20 @@ class RelativeWaves(nn.Module):
     def forward(self, queries: Tensor, keys: Tensor, *, first: int, project: Project) -> Tensor:
         """-> (batch, heads, query, key)"""
         many, most = queries.shape[-2], keys.shape[-2]
-        distances = torch.arange(first - most + 1, first + many, device=keys.device)  # of the first query's last key on
+        # from the last query's distance to the first key down to the first query's to the last key
+        distances = torch.arange(first + many - 1, first - most, -1, device=keys.device)
         waves = project(waves_at(distances, self.width).to(queries.dtype))  # (heads, distances, size)
         asked = queries + self.to_distance[:, None]
-        by_distance = asked @ waves.transpose(-1, -2)  # (batch, heads, query, distances)
-        here = torch.arange(many, device=keys.device)[:, None]
-        there = torch.arange(most, device=keys.device)
-        places = (here - there + most - 1).expand(*by_distance.shape[:2], -1, -1)
+        by_distance = shift(asked @ waves.transpose(-1, -2), most)  # (batch, heads, query, key)
         content = (keys @ self.to_content[:, :, None]).transpose(-1, -2)  # (batch, heads, 1, key)
-        return (by_distance.gather(-1, places) + content) / math.sqrt(queries.shape[-1])
+        return (by_distance + content) / math.sqrt(queries.shape[-1])
+
+
+def shift(scores: Tensor, keys: int) -> Tensor:
+    """Scores by distance to scores by key: row i begins one place earlier than the row before it.
+
+    (..., query, query + keys - 1) -> (..., query, keys); without an index, so that its gradient is as cheap.
+    """
+    many, wide = scores.shape[-2:]
+    flat = pad(scores, (0, 1)).flatten(-2)[..., many - 1 : many - 1 + many * wide]
+    return flat.unflatten(-1, (many, wide))[..., :keys]

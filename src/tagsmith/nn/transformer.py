@@ -96,15 +96,23 @@ class DecoderLayer(nn.Module):
         return self.residuals[2](states, self.forward_part)
 
     def step(
-        self, state: Tensor, cache: KeysValues | None, memory: KeysValues, memory_mask: Tensor | None
+        self,
+        state: Tensor,
+        cache: KeysValues | None,
+        memory: KeysValues,
+        memory_mask: Tensor | None,
+        mask: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """One new place for each hypothesis.  (batch * beam, 1, width) with a memory of `batch` rows."""
+        """One new place for each hypothesis.  (batch * beam, 1, width) with a memory of `batch` rows.
+
+        `mask` (batch * beam, 1, written) tells what it may see of all that was written, itself included; None: all.
+        """
         seen: list[KeysValues] = []
 
         def back(query: Tensor) -> Tensor:
             new = self.look_back.remember(query)
             seen.append(cache.extend(new) if cache else new)
-            return self.look_back(query, seen[0])
+            return self.look_back(query, seen[0], mask)
 
         def up(query: Tensor) -> Tensor:
             # the hypotheses of one text are queries side by side: its memory is never copied
@@ -136,12 +144,17 @@ class Decoder(nn.Module):
         return tuple(layer.look_up.remember(memory) for layer in self.layers)
 
     def step(
-        self, state: Tensor, cache: DecoderCache, memory: tuple[KeysValues, ...], memory_mask: Tensor | None
+        self,
+        state: Tensor,
+        cache: DecoderCache,
+        memory: tuple[KeysValues, ...],
+        memory_mask: Tensor | None,
+        mask: Tensor | None = None,
     ) -> tuple[Tensor, DecoderCache]:
         """(batch * beam, 1, width) -> the same, and the longer cache"""
         grown = []
         for place, layer in enumerate(self.layers):
             past = cache.layers[place] if cache.layers else None
-            state, now = layer.step(state, past, memory[place], memory_mask)
+            state, now = layer.step(state, past, memory[place], memory_mask, mask)
             grown.append(now)
         return self.norm(state), DecoderCache(tuple(grown))
