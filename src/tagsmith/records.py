@@ -47,6 +47,7 @@ class Tag:
     score: float  # 0..1
     kind: Literal["present", "absent"]
     spans: tuple[Span, ...] = ()
+    title_spans: tuple[Span, ...] | None = None  # None: there is no title
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +128,17 @@ def to_row(answer: Tags) -> dict[str, Any]:
     """The answer as the JSON object of the contract."""
     row: dict[str, Any] = {
         "id": answer.id,
-        "tags": [
-            {"text": tag.text, "score": tag.score, "kind": tag.kind, "spans": [list(span) for span in tag.spans]}
-            for tag in answer.tags
-        ],
+        "tags": [_tag_row(tag) for tag in answer.tags],
         "error": answer.error,
     }
     if answer.segments is not None:
         row["segments"] = [{"start": piece.start, "end": piece.end, "score": piece.score} for piece in answer.segments]
     return row
+
+
+def _tag_row(tag: Tag) -> dict[str, Any]:
+    row = {"text": tag.text, "score": tag.score, "kind": tag.kind, "spans": [list(span) for span in tag.spans]}
+    return row if tag.title_spans is None else {**row, "title_spans": [list(span) for span in tag.title_spans]}
 
 
 def vector_row(answer: Vector) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -12,9 +12,10 @@ from tagsmith.terminal import say
 
 if TYPE_CHECKING:
     from tagsmith.data.readers import BadRow
-    from tagsmith.records import Post
+    from tagsmith.records import Document, Post
 
 Answer = TypeVar("Answer")
+Reads = Literal["posts", "documents"]
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Posts.")]
 Field = Annotated[list[str] | None, typer.Option("--field", help="Rename a field: --field text=content.")]
@@ -23,32 +24,40 @@ Output = Annotated[str, typer.Option("--output", help="Where to write, by suffix
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, also on a terminal.")]
 
 
-def given_rows(
-    texts: list[str] | None, input: str | None, output: str, field: list[str] | None, *, command: str
-) -> Iterable[Post | BadRow]:
-    """The texts of the command line or the rows of a file, one of the two."""
+def check_given(texts: list[str] | None, input: str | None, output: str, *, command: str) -> None:
+    """The texts of the command line or the rows of a file, one of the two, and not written over."""
     from tagsmith.data.writers import same_file
-    from tagsmith.records import Post
 
     if bool(texts) == (input is not None):
         raise ConfigError(f"give texts or --input FILE, one of the two; `tagsmith {command} --help` shows examples")
     if input is not None and output != "-" and same_file(input, output):
         raise OutputError(f"{output} is also the input; write to another file")
-    return [Post(text, id=number) for number, text in enumerate(texts)] if texts else posts_of(input or "-", field)
+
+
+def given_rows(
+    texts: list[str] | None, input: str | None, field: list[str] | None, *, reads: Reads = "posts"
+) -> Iterable[Any]:
+    """What `check_given` allowed, as posts or documents."""
+    from tagsmith.records import Document, Post
+
+    if texts:
+        make: Any = Document if reads == "documents" else Post
+        return [make(text, id=number) for number, text in enumerate(texts)]
+    return (documents_of if reads == "documents" else posts_of)(input or "-", field)
 
 
 def answered(
-    stream: Callable[[Iterable[Post]], Iterator[tuple[Post, Answer]]],
-    rows: Iterable[Post | BadRow],
+    stream: Callable[[Iterable[Any]], Iterator[tuple[Any, Answer]]],
+    rows: Iterable[Any],
     failed: Callable[[BadRow], Answer],
-) -> Iterator[tuple[Post, Answer]]:
-    """A post and its answer for each row in order; rows that could not be read keep their place."""
+) -> Iterator[tuple[Any, Answer]]:
+    """A post or document and its answer for each row in order; rows that could not be read keep their place."""
     from tagsmith.data.readers import BadRow
     from tagsmith.records import Post
 
     bad: dict[int, BadRow] = {}
 
-    def readable() -> Iterator[Post]:
+    def readable() -> Iterator[Any]:
         for place, row in enumerate(rows):
             if isinstance(row, BadRow):
                 bad[place] = row
@@ -66,6 +75,13 @@ def posts_of(path: str, field: list[str] | None) -> Iterator[Post | BadRow]:
     from tagsmith.data.readers import read_posts
 
     return read_posts(path, rename=fields_of(field))
+
+
+def documents_of(path: str, field: list[str] | None) -> Iterator[Document | BadRow]:
+    """The documents of a file."""
+    from tagsmith.data.readers import read_documents
+
+    return read_documents(path, rename=fields_of(field))
 
 
 def fields_of(given: Sequence[str] | None) -> dict[str, str]:

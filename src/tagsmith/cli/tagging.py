@@ -6,17 +6,30 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tagsmith.cli.shared import AsJson, Field, Input, Output, Texts, answered, given_rows, posts_of, say_bad
+from tagsmith.cli.shared import (
+    AsJson,
+    Field,
+    Input,
+    Output,
+    Reads,
+    Texts,
+    answered,
+    check_given,
+    documents_of,
+    given_rows,
+    posts_of,
+    say_bad,
+)
 from tagsmith.errors import ConfigError
 from tagsmith.terminal import Counter, put, say, show, show_scores, table
 
 if TYPE_CHECKING:
     from tagsmith.data.readers import BadRow
-    from tagsmith.records import Post, Tags
+    from tagsmith.records import Document, Post, Tags
 
 Model = Annotated[str | None, typer.Option(help="A shipped model or a folder; default: by language.")]
 With = Annotated[
@@ -37,23 +50,25 @@ def tag(  # noqa: PLR0913 - one for each option
     as_json: AsJson = False,
     as_table: Annotated[bool, typer.Option("--table", help="For reading, also when piped.")] = False,
 ) -> int:
-    """Suggest hashtags for posts: each with its score, whether it stands in the post, and where."""
-    from tagsmith.data.writers import RowWriter
+    """Suggest hashtags for posts, keyphrases for documents: each with its score, and where it stands in the text."""
+    from tagsmith.data.writers import RowWriter, Schema
     from tagsmith.records import Tags, to_row
 
     if as_table and (as_json or output != "-"):
         raise ConfigError("--table is for reading here; leave out --json and --output, or --table")
-    rows = given_rows(texts, input, output, field, command="tag")
+    check_given(texts, input, output, command="tag")
     tagger = _tagger(model, voices or ())
+    reads: Reads = getattr(tagger, "reads", "posts")
+    rows = given_rows(texts, input, field, reads=reads)
     answers = answered(
         lambda posts: tagger.stream(posts, top=top, evidence=evidence),
         rows,
         lambda bad: Tags(id=bad.id, error=f"row {bad.number}: {bad.problem}"),
     )
     if as_table or (texts and output == "-" and not as_json and sys.stdout.isatty()):
-        return _show_tags(answers)
+        return _show_tags(answers, mark="" if reads == "documents" else "#")
     wrong = 0
-    schema: Literal["tags", "segments"] = "segments" if evidence else "tags"
+    schema: Schema = "phrases" if reads == "documents" else "segments" if evidence else "tags"
     with RowWriter(output, schema=schema) as writer, Counter("tagging", quiet=bool(texts)) as counter:
         for _, answer in answers:
             writer.write(to_row(answer))
@@ -64,25 +79,30 @@ def tag(  # noqa: PLR0913 - one for each option
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A shipped model or a folder.")],
-    file: Annotated[str, typer.Argument(help="Posts with their hashtags.")],
+    file: Annotated[str, typer.Argument(help="Posts with their hashtags, documents with their keyphrases.")],
     voices: With = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Score only the first so many rows.")] = None,
     field: Field = None,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a model on posts whose tags are known."""
+    """Measure a model on posts or documents whose tags are known."""
     from itertools import islice
 
     from tagsmith.data.readers import good
     from tagsmith.pipelines.evaluate import evaluate_tagger
+    from tagsmith.pipelines.evaluate_documents import evaluate_documents
 
     bad: list[BadRow] = []
-    posts = good(posts_of(file, field), bad.append)
+    tagger = _tagger(model, voices or ())
+    documents = getattr(tagger, "reads", "posts") == "documents"
+    rows: Iterable[Any] = good((documents_of if documents else posts_of)(file, field), bad.append)
     with Counter("scoring") as counter:
-        scores = evaluate_tagger(_tagger(model, voices or ()), counter.watch(islice(posts, limit)))
+        measure = evaluate_documents if documents else evaluate_tagger
+        scores = measure(tagger, counter.watch(islice(rows, limit)))
     say_bad(bad)
     if not scores["n"]:
-        raise ConfigError(f"{file} has no row with a text and tags; the fields are 'text' and 'hashtags' (or 'tags')")
+        fields = "'abstract' (or 'text') and 'keyphrases'" if documents else "'text' and 'hashtags' (or 'tags')"
+        raise ConfigError(f"{file} has no row with a text and tags; the fields are {fields}")
     if as_json or not sys.stdout.isatty():
         put(json.dumps(scores))
     else:
@@ -139,8 +159,8 @@ def _voice(name: str) -> Any:
     return load_tagger(name)
 
 
-def _show_tags(answers: Iterable[tuple[Post, Tags]]) -> int:
-    """Posts and their tags for a reader; the words of a tag that stand in the post are marked there."""
+def _show_tags(answers: Iterable[tuple[Post | Document, Tags]], *, mark: str) -> int:
+    """Texts and their tags for a reader; the words of a tag that stand in the text are marked there."""
     from rich.text import Text
 
     code = 0
@@ -158,7 +178,7 @@ def _show_tags(answers: Iterable[tuple[Post, Tags]]) -> int:
         show(shown)
         made = table("", "", "")
         for found in answer.tags:
-            made.add_row(f"  #{found.text}", f"{found.score:.3f}", "in the post" if found.spans else "")
+            made.add_row(f"  {mark}{found.text}", f"{found.score:.3f}", "in the text" if found.spans else "")
         show(made)
         if answer.segments:
             read = " | ".join(post.text[piece.start : piece.end] for piece in answer.segments)

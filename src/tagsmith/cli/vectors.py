@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tagsmith.cli.shared import AsJson, Field, Input, Output, Texts, answered, given_rows, posts_of, say_bad
+from tagsmith.cli.shared import (
+    AsJson,
+    Field,
+    Input,
+    Output,
+    Texts,
+    answered,
+    check_given,
+    given_rows,
+    posts_of,
+    say_bad,
+)
 from tagsmith.terminal import Counter, put, say, show, table
 
 if TYPE_CHECKING:
@@ -30,7 +41,8 @@ def embed(
     from tagsmith.pipelines.embed import Embedder
     from tagsmith.records import Vector
 
-    rows = given_rows(texts, input, output, field, command="embed")
+    check_given(texts, input, output, command="embed")
+    rows = given_rows(texts, input, field)
     embedder = Embedder.load(model)
     answers = answered(embedder.stream, rows, lambda bad: Vector(id=bad.id, error=f"row {bad.number}: {bad.problem}"))
     wrong = 0
@@ -81,7 +93,8 @@ def nearest(  # noqa: PLR0913 - one for each option
     from tagsmith.data.writers import RowWriter
     from tagsmith.pipelines.near import Near, near_row, near_stream, open_index
 
-    rows = given_rows(texts, input, output, field, command="nearest")
+    check_given(texts, input, output, command="nearest")
+    rows = given_rows(texts, input, field)
     saved = open_index(folder, model)
     answers = answered(
         lambda posts: near_stream(saved, posts, top=top, exact=exact),

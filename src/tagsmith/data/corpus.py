@@ -21,6 +21,7 @@ from tagsmith.errors import TrainError
 
 Item = TypeVar("Item")
 Ids = NDArray[np.int64]
+Row = tuple[list[int], list[list[int]]]  # a source and its targets
 Tokenise = Callable[[Sequence[str]], list[list[int]]]
 CHUNK = 10_000  # posts tokenised at a time
 
@@ -72,23 +73,41 @@ class Corpus:
         on_progress: Callable[[int], None] = lambda done: None,
     ) -> Corpus:
         """Tokenise (text, tags) pairs chunk by chunk into `folder`; pairs without text or tags are left out."""
+
+        def rows() -> Iterator[Row]:
+            for chunk in _chunks(pairs, CHUNK):
+                sources = tokenise([text for text, _ in chunk])
+                names = iter((tokenise_tags or tokenise)([tag for _, tags in chunk for tag in tags]))
+                for source, (_, tags) in zip(sources, chunk, strict=True):
+                    yield source, list(islice(names, len(tags)))
+
+        return cls.write(rows(), folder, separator=separator, on_progress=on_progress)
+
+    @classmethod
+    def write(
+        cls,
+        rows: Iterable[Row],
+        folder: Path,
+        *,
+        separator: int,
+        on_progress: Callable[[int], None] = lambda done: None,
+    ) -> Corpus:
+        """The same from ids; rows without source or targets are left out."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "corpus.json").unlink(missing_ok=True)  # until it is back, the folder is no corpus
         files = {name: (folder / f"{name}.bin").open("wb") for name in _DTYPES}
         counts = {"source": 0, "targets": 0, "groups": 0, "posts": 0}
         try:
-            for chunk in _chunks(pairs, CHUNK):
-                sources = tokenise([text for text, _ in chunk])
-                names = (tokenise_tags or tokenise)([tag for _, tags in chunk for tag in tags])
-                whole = iter(names)
-                for source, (_, tags) in zip(sources, chunk, strict=True):
-                    targets = [[*ids, separator] for ids in islice(whole, len(tags)) if ids]
-                    if source and targets:
-                        _append(files, counts, source, targets)
-                on_progress(counts["posts"])
+            for number, (source, targets) in enumerate(rows, start=1):
+                closed = [[*ids, separator] for ids in targets if ids]
+                if source and closed:
+                    _append(files, counts, source, closed)
+                if number % CHUNK == 0:
+                    on_progress(counts["posts"])
         finally:
             for file in files.values():
                 file.close()
+        on_progress(counts["posts"])
         if not counts["posts"]:
             raise TrainError("no post with text and tags was found in the training data; check its fields")
         (folder / "corpus.json").write_text(json.dumps(counts), encoding="utf-8")

@@ -26,11 +26,12 @@ from tagsmith.data.readers import Packing, format_of
 from tagsmith.errors import OutputError
 from tagsmith.records import Row
 
-Schema = Literal["tags", "segments", "vectors"]  # rows of the contract; segments: with what the model read
+Schema = Literal["tags", "phrases", "segments", "vectors"]  # rows of the contract; phrases: of documents with titles
 
 BATCH_ROWS = 10_000  # rows of a Parquet file held at once
 _FIELDS: dict[Schema, tuple[str, ...]] = {
     "tags": ("id", "tags", "error"),
+    "phrases": ("id", "tags", "error"),
     "segments": ("id", "tags", "error", "segments"),
     "vectors": ("id", "vector", "error"),
 }
@@ -329,6 +330,8 @@ def _arrow_schema(schema: Schema) -> Any:
         "segments": arrow.list_(arrow.struct(segment)),
         "vector": arrow.list_(arrow.float32()),
     }
+    if schema == "phrases":
+        types["tags"] = arrow.list_(arrow.struct({**tag, "title_spans": spans}))
     return arrow.schema([(name, types[name]) for name in _FIELDS[schema]])
 
 

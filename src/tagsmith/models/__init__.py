@@ -12,6 +12,7 @@ CATALOG = {
     "segtrm": "tagsmith.models.segtrm:SegTrm",
     "tweet2vec": "tagsmith.models.tweet2vec:Tweet2Vec",
     "quick": "tagsmith.models.quick:Quick",
+    "keyphrase": "tagsmith.models.keyphrase:Keyphrase",
 }
 
 

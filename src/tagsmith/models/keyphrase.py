@@ -88,13 +88,13 @@ class Keyphrase(nn.Module):
     def forward(self, batch: PairBatch) -> KeyphraseOutput:
         """Log-probabilities for each target word, given those before it."""
         memory = self.encode(batch.source, batch.source_lengths)
-        states, weights = self.writer(self._inputs(batch.target), memory)
+        states, weights = self.writer(self.inputs(batch.target), memory)
         return KeyphraseOutput(self.scores(states, weights, memory))
 
     def loss(self, batch: PairBatch) -> Tensor:
         """Mean surprise at the target's words; with exclusion, besides, at beginnings that should not be repeated."""
         memory = self.encode(batch.source, batch.source_lengths)
-        inputs = self._inputs(batch.target)
+        inputs = self.inputs(batch.target)
         states, weights = self.writer(inputs, memory)
         scores = self.writer.scores(states)
         logs = self.pointer.pick(scores, states, weights, memory.ids, batch.target[:, :, None])[:, :, 0]
@@ -126,7 +126,7 @@ class Keyphrase(nn.Module):
         """Ready to write, one word at a time."""
         return KeyphraseStepper(self, self.encode(source, lengths))
 
-    def _inputs(self, target: Tensor) -> Tensor:
+    def inputs(self, target: Tensor) -> Tensor:
         """What stands before each target word; a row begins as a phrase does."""
         return as_known(pad(target[:, :-1], (1, 0), value=SEP), self.config.vocab, UNK)
 

@@ -12,7 +12,7 @@ A phrase begins where the word before is [SEP].
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -70,9 +70,7 @@ class TransformerWriter(nn.Module):
         """Nothing written yet."""
         return TransformerState(memory.ids[:, :0], DecoderCache(), self.decoder.remember(memory.states))
 
-    def step(
-        self, tokens: Tensor, state: TransformerState, memory: Memory
-    ) -> tuple[Tensor, Tensor, TransformerState]:
+    def step(self, tokens: Tensor, state: TransformerState, memory: Memory) -> tuple[Tensor, Tensor, TransformerState]:
         """One word more for each hypothesis."""
         written = torch.cat([state.written, tokens.reshape(-1, 1)], dim=1)
         if self.nested:
@@ -127,6 +125,9 @@ class FlatState(NamedTuple):
 
 class _GruWriter(nn.Module):
     """What the two GRU writers share: whole targets are written a word at a time, hypotheses are picked by place."""
+
+    start: Any  # memory -> state
+    step: Any  # tokens, state, memory -> states, weights, state
 
     def forward(self, inputs: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """Whole targets, word after word."""

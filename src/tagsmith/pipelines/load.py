@@ -10,9 +10,11 @@ from tagsmith.bundle import Bundle, load_bundle
 from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
 from tagsmith.pipelines.embed import Embedder
+from tagsmith.pipelines.keyphrase import KeyphraseSettings, KeyphraseTagger
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
+from tagsmith.text.terms import coder_of
 
 
 def writing_tagger(bundle: Bundle) -> Tagger:
@@ -28,7 +30,16 @@ def ranking_tagger(bundle: Bundle) -> Tagger:
     return Tagger(Ranker(bundle.model, bundle.labels), bundle.tokeniser, settings, spellings=bundle.spellings)
 
 
-TAGGERS: dict[str, Callable[[Bundle], Tagger]] = {"hashtag": writing_tagger, "rank": ranking_tagger}
+def keyphrase_tagger(bundle: Bundle) -> KeyphraseTagger:
+    """The pipeline of a model that writes keyphrases."""
+    return KeyphraseTagger(bundle.model, coder_of(bundle.tokeniser), from_dict(KeyphraseSettings, bundle.pipeline))
+
+
+TAGGERS: dict[str, Callable[[Bundle], Any]] = {
+    "hashtag": writing_tagger,
+    "rank": ranking_tagger,
+    "keyphrase": keyphrase_tagger,
+}
 PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS, "embed": Embedder.of}
 
 
@@ -41,12 +52,12 @@ def load(name: str | Path) -> Any:
     return PIPELINES[bundle.task](bundle)
 
 
-def load_tagger(name: str | Path) -> Tagger:
+def load_tagger(name: str | Path) -> Any:
     """The same, for models that tag."""
     return tagger_of(load_bundle(name))
 
 
-def tagger_of(bundle: Bundle) -> Tagger:
+def tagger_of(bundle: Bundle) -> Any:
     """The tagger of a loaded bundle."""
     if bundle.task not in TAGGERS:
         raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")

@@ -22,7 +22,7 @@ from tagsmith.pipelines.evaluate import choose_keep
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.recipe.finish import dev_scores, finished
-from tagsmith.recipe.posts import Report, frequent_tags, spellings, tag_words, train_posts
+from tagsmith.recipe.posts import Report, dev_sample, frequent_tags, spellings, tag_words, train_posts
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Post
 from tagsmith.text.pieces import SEPARATOR, Pieces
@@ -82,6 +82,10 @@ class HashtagJob:
             assert isinstance(learned, Pieces)
             learned.with_names(frequent_tags(train_posts(recipe, report), recipe.tokeniser.names)).save(saved)
         self.pieces = Pieces.load(saved)
+
+    def dev(self, report: Report) -> list[Post]:
+        """Posts to choose by."""
+        return dev_sample(self.recipe, report)
 
     def build(self) -> Any:
         """A new model, or the one to start from."""

@@ -20,13 +20,14 @@ from tagsmith.config import to_dict
 from tagsmith.data.batches import Batches
 from tagsmith.data.corpus import Corpus
 from tagsmith.recipe.hashtag import HashtagJob
-from tagsmith.recipe.posts import Report, dev_sample
+from tagsmith.recipe.keyphrase import KeyphraseJob
+from tagsmith.recipe.posts import Report
 from tagsmith.recipe.rank import RankJob
 from tagsmith.recipe.settings import Recipe
-from tagsmith.records import Post
 from tagsmith.train.loop import fit
 from tagsmith.train.plot import plot_losses
 
+MAKES = {"hashtag": "Hashtags for posts", "rank": "Known tags for posts", "keyphrase": "Keyphrases for documents"}
 WAIT = timedelta(hours=12)  # other processes wait so long for the first, which prepares the data
 
 
@@ -35,13 +36,18 @@ class Job(Protocol):
 
     def forget(self, out: Path) -> None: ...  # what an older run prepared there
     def prepare(self, out: Path, report: Report) -> Corpus: ...
+    def dev(self, report: Report) -> list[Any]: ...  # posts or documents to choose by
     def build(self) -> Any: ...  # the model to train
     def taught(self, model: Any) -> nn.Module: ...  # the same, or the same beside its teacher
-    def evaluate(self, model: Any, dev: Sequence[Post]) -> dict[str, float]: ...
-    def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]: ...
+    def evaluate(self, model: Any, dev: Sequence[Any]) -> dict[str, float]: ...
+    def bundle(self, model: Any, dev: Sequence[Any], corpus: Corpus) -> tuple[Bundle, dict[str, float]]: ...
 
 
-JOBS: dict[str, type[HashtagJob] | type[RankJob]] = {"hashtag": HashtagJob, "rank": RankJob}
+JOBS: dict[str, type[HashtagJob] | type[RankJob] | type[KeyphraseJob]] = {
+    "hashtag": HashtagJob,
+    "rank": RankJob,
+    "keyphrase": KeyphraseJob,
+}
 
 
 def job_of(recipe: Recipe) -> Job:
@@ -62,7 +68,7 @@ def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = la
             job.forget(out)
         corpus = job.prepare(out, report)
     model = job.build()
-    dev = dev_sample(recipe, report)
+    dev = job.dev(report)
 
     def evaluate(trained: nn.Module) -> dict[str, float]:
         return job.evaluate(getattr(trained, "student", trained), dev)
@@ -85,7 +91,7 @@ def card(recipe: Recipe, bundle: Bundle, scores: dict[str, float]) -> str:
     settings = {"data": files, "model": recipe.model, "train": to_dict(recipe.train)}
     shown = {name: round(value, 4) for name, value in scores.items() if isinstance(value, float)}
     return (
-        f"# {recipe.name}\n\nHashtags for {bundle.language} posts, trained by `tagsmith train`.\n\n"
+        f"# {recipe.name}\n\n{MAKES[recipe.task]}, {bundle.language}, trained by `tagsmith train`.\n\n"
         f"Dev scores: `{json.dumps(shown)}`\n\nSettings:\n\n```json\n{json.dumps(settings, indent=1)}\n```\n"
     )
 

@@ -23,7 +23,7 @@ from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.recipe.finish import dev_scores, finished
 from tagsmith.recipe.hashtag import check_lengths
-from tagsmith.recipe.posts import Report, frequent_tags, spellings, tag_words, train_posts
+from tagsmith.recipe.posts import Report, dev_sample, frequent_tags, spellings, tag_words, train_posts
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Post
 from tagsmith.text.hashtags import hashtag_of, key
@@ -113,6 +113,10 @@ class RankJob:
             return [(key(tag), spelling, words) for tag, spelling, words in rows]
         except (OSError, ValueError) as wrong:
             raise ConfigError(f"labels.names: {path} is no list of tag, spelling, words: {wrong}") from None
+
+    def dev(self, report: Report) -> list[Post]:
+        """Posts to choose by."""
+        return dev_sample(self.recipe, report)
 
     def build(self) -> Any:
         """A new model; with a start, its reader under a new list of tags."""

@@ -13,14 +13,19 @@ from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
 from tagsmith.data.readers import read_posts
 from tagsmith.errors import ConfigError
+from tagsmith.pipelines.keyphrase import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.records import Post
 from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank"]
-PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings]] = {"hashtag": TagSettings, "rank": RankSettings}
+Task = Literal["hashtag", "rank", "keyphrase"]
+PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings]] = {
+    "hashtag": TagSettings,
+    "rank": RankSettings,
+    "keyphrase": KeyphraseSettings,
+}
 SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags"}  # how the shipped models of a task are called
 
 
@@ -43,11 +48,12 @@ class DataSettings:
 class TokeniserSettings:
     """What to read texts as."""
 
-    kind: Literal["pieces", "characters", "words"] = "pieces"
+    kind: Literal["pieces", "characters", "words", "terms"] = "pieces"
     size: int = 20_000
     alphabet: int = 1000  # characters known to the sub-words
     texts: int = 4_000_000  # learned from the first so many texts and tags
     names: int = 0  # so many of the most frequent tags become pieces of their own
+    extra: int = 100  # unknown words of one document that terms tell apart
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tagsmith.errors import BundleError, ConfigError
 from tagsmith.text.pieces import Pieces
+from tagsmith.text.terms import Terms
 from tagsmith.text.tokenise import characters, word_spans, words
 from tagsmith.text.vocabulary import Vocabulary
 
@@ -58,7 +59,7 @@ class Symbols:
         path.write_text(json.dumps({"kind": self.kind, "symbols": tokens}, ensure_ascii=False), encoding="utf-8")
 
 
-Tokeniser = Pieces | Symbols
+Tokeniser = Pieces | Symbols | Terms
 
 
 def load_tokeniser(path: Path) -> Tokeniser:
@@ -71,18 +72,28 @@ def load_tokeniser(path: Path) -> Tokeniser:
         return Pieces.load(path)
     try:
         values: Any = json.loads(text)
+        if values["kind"] == "terms":
+            return Terms(Vocabulary(values["symbols"]), int(values["extra"]))
         if values["kind"] not in _SPLIT:
-            raise ConfigError(f"symbols are {' or '.join(_SPLIT)}, not {values['kind']!r}")
+            raise ConfigError(f"symbols are {' or '.join(_SPLIT)} or terms, not {values['kind']!r}")
         return Symbols(values["kind"], Vocabulary(values["symbols"]))
     except (KeyError, TypeError, ValueError, ConfigError) as wrong:
         raise BundleError(f"{path} is no list of symbols: {wrong}; take a fresh copy of the model") from None
 
 
 def train_tokeniser(
-    kind: Literal["pieces", "characters", "words"], texts: Iterable[str], size: int, *, alphabet: int, most: int
+    kind: Literal["pieces", "characters", "words", "terms"],
+    texts: Iterable[str],
+    size: int,
+    *,
+    alphabet: int,
+    most: int,
+    extra: int = 0,
 ) -> Tokeniser:
     """Learn a tokeniser of that kind from at most so many texts."""
     some = islice(texts, most)
+    if kind == "terms":
+        return Terms.count(some, size, extra=extra)
     if kind == "pieces":
         return Pieces.train(some, size, alphabet=alphabet)
     return Symbols.count(kind, some, size)

@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tagsmith.errors import BundleError, ConfigError
+from tagsmith.errors import ConfigError
 from tagsmith.text.pieces import SPECIALS as PIECE_SPECIALS
 from tagsmith.text.pieces import Pieces
 from tagsmith.text.stems import stem
-from tagsmith.text.tokenise import words
+from tagsmith.text.tokenise import word_spans
 from tagsmith.text.vocabulary import SPECIALS, UNK, Vocabulary
 
-PRESENT, ABSENT = len(SPECIALS), len(SPECIALS) + 1  # what a phrase begins with; in sub-words the same ids, [S] and [SEG]
+PRESENT, ABSENT = (
+    len(SPECIALS),
+    len(SPECIALS) + 1,
+)  # what a phrase begins with; in sub-words the same ids, [S] and [SEG]
 KINDS = ("<present>", "<absent>")
 DIGIT = "<digit>"
 LONGEST = 6  # words of a keyphrase that is learned
@@ -48,13 +50,20 @@ class Target(NamedTuple):
 
 def terms(text: str) -> list[str]:
     """Lower-case words; [...] and {...} left out, hyphens split, runs of numbers are one <digit>."""
-    found: list[str] = []
-    for word in words(_ASIDE.sub(" ", text.lower())):
+    return [term for term, _, _ in term_spans(text)]
+
+
+def term_spans(text: str) -> list[tuple[str, int, int]]:
+    """The terms and their offsets: term, start, end."""
+    found: list[tuple[str, int, int]] = []
+    for word, start, end in word_spans(_ASIDE.sub(lambda aside: " " * len(aside[0]), text.lower())):
         if word[0].isdigit():
-            if not found or found[-1] != DIGIT:
-                found.append(DIGIT)
+            if found and found[-1][0] == DIGIT:
+                found[-1] = (DIGIT, found[-1][1], end)
+            else:
+                found.append((DIGIT, start, end))
         elif word in _KEPT or word[0].isalnum():
-            found.append(word)
+            found.append((word, start, end))
     return found
 
 
@@ -92,15 +101,23 @@ class Terms:
         self.extra = extra  # unknown words of one text that can be told apart
 
     @classmethod
-    def count(cls, texts: Iterable[str], size: int, *, extra: int, most: int = 4_000_000) -> Terms:
-        """The `size` most frequent words of at most so many texts."""
-        counted = Vocabulary.count((terms(text) for text in islice(texts, most)), size - len(KINDS))
+    def count(cls, texts: Iterable[str], size: int, *, extra: int) -> Terms:
+        """The `size` most frequent words of the texts."""
+        counted = Vocabulary.count(map(terms, texts), size - len(KINDS))
         known = counted.tokens(range(len(counted)))
         return cls(Vocabulary((*known[: len(SPECIALS)], *KINDS, *known[len(SPECIALS) :])), extra)
 
     @property
     def size(self) -> int:
         return len(self.vocabulary)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, unknown words as one."""
+        return [self.vocabulary.ids(terms(text)) for text in texts]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each word stands."""
+        return [(start, end) for _, start, end in term_spans(text)]
 
     def read(self, texts: Sequence[str]) -> list[Text]:
         """The texts' words; of their unknown ones the first `extra` keep their names."""
@@ -132,15 +149,6 @@ class Terms:
         tokens = self.vocabulary.tokens(range(self.size))
         whole = {"kind": "terms", "extra": self.extra, "symbols": tokens}
         path.write_text(json.dumps(whole, ensure_ascii=False), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> Terms:
-        """From `save`'s file."""
-        try:
-            whole = json.loads(path.read_text(encoding="utf-8"))
-            return cls(Vocabulary(whole["symbols"]), int(whole["extra"]))
-        except (OSError, KeyError, TypeError, ValueError, ConfigError) as wrong:
-            raise BundleError(f"{path} is no list of terms: {wrong}; take a fresh copy of the model") from None
 
 
 class PieceTerms:
@@ -174,7 +182,15 @@ class PieceTerms:
 
 
 Coder = Terms | PieceTerms
-Kind = Literal["terms", "pieces"]
+
+
+def coder_of(tokeniser: object) -> Coder:
+    """How a model of documents reads and writes with this tokeniser."""
+    if isinstance(tokeniser, Terms):
+        return tokeniser
+    if isinstance(tokeniser, Pieces):
+        return PieceTerms(tokeniser)
+    raise ConfigError(f"keyphrases are written with terms or pieces, not with {type(tokeniser).__name__}")
 
 
 def _places(stems: Sequence[str]) -> dict[str, list[int]]:

@@ -1,0 +1,45 @@
+"""The documents of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tagsmith.data.readers import BadRow, good, read_documents
+from tagsmith.errors import ConfigError
+from tagsmith.pipelines.keyphrase import whole
+from tagsmith.pipelines.tag import problem
+from tagsmith.recipe.posts import Report
+from tagsmith.recipe.settings import Recipe
+from tagsmith.records import Document
+
+
+def train_documents(recipe: Recipe, report: Report) -> Iterator[Document]:
+    """Documents to learn from; without dev files, one in twenty is held back."""
+    for number, document in enumerate(_documents(recipe, recipe.data.train, report)):
+        if recipe.data.dev or number % 20:
+            yield document
+
+
+def dev_documents(recipe: Recipe, report: Report) -> list[Document]:
+    """At most `dev_posts` documents to choose by, from all over the files."""
+    if recipe.data.dev:
+        every = list(_documents(recipe, recipe.data.dev, report))
+    else:
+        every = [one for number, one in enumerate(_documents(recipe, recipe.data.train, report)) if number % 20 == 0]
+    if not every:
+        raise ConfigError(f"{', '.join(recipe.data.dev)}: no document with keyphrases to choose by; check data.dev")
+    return every[:: -(-len(every) // recipe.data.dev_posts)]
+
+
+def _documents(recipe: Recipe, files: Sequence[str], report: Report) -> Iterator[Document]:
+    if not files:
+        raise ConfigError("data.train names no file; give at least one")
+
+    def on_bad(row: BadRow) -> None:
+        report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
+
+    for name in files:
+        for document in good(read_documents(Path(recipe.data.root) / name, rename=recipe.data.fields), on_bad):
+            if document.keyphrases and problem(whole(document)) is None:
+                yield document
