@@ -13,6 +13,7 @@ CATALOG = {
     "tweet2vec": "tagsmith.models.tweet2vec:Tweet2Vec",
     "quick": "tagsmith.models.quick:Quick",
     "keyphrase": "tagsmith.models.keyphrase:Keyphrase",
+    "slots": "tagsmith.models.slots:Slots",
 }
 
 

@@ -46,3 +46,17 @@ class TokenEmbedding(nn.Module):
         if extra is not None:
             vectors = vectors + extra
         return self.dropout(self.norm(vectors))
+
+
+class PlacedEmbedding(nn.Module):
+    """Token vectors plus learned places, normed: as BERT embeds.  (batch, length) -> (batch, length, width)"""
+
+    def __init__(self, table: nn.Embedding, *, longest: int, dropout: float) -> None:
+        super().__init__()
+        self.table = table
+        self.places = nn.Embedding(longest, table.embedding_dim)
+        self.norm = nn.LayerNorm(table.embedding_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.dropout(self.norm(self.table(ids) + self.places.weight[: ids.shape[-1]]))

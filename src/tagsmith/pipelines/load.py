@@ -10,7 +10,8 @@ from tagsmith.bundle import Bundle, load_bundle
 from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
 from tagsmith.pipelines.embed import Embedder
-from tagsmith.pipelines.keyphrase import KeyphraseSettings, KeyphraseTagger
+from tagsmith.pipelines.keyphrase import KeyphraseTagger
+from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
@@ -32,7 +33,8 @@ def ranking_tagger(bundle: Bundle) -> Tagger:
 
 def keyphrase_tagger(bundle: Bundle) -> KeyphraseTagger:
     """The pipeline of a model that writes keyphrases."""
-    return KeyphraseTagger(bundle.model, coder_of(bundle.tokeniser), from_dict(KeyphraseSettings, bundle.pipeline))
+    coder = coder_of(bundle.tokeniser)
+    return KeyphraseTagger(finder_of(bundle.model, coder), coder, from_dict(KeyphraseSettings, bundle.pipeline))
 
 
 TAGGERS: dict[str, Callable[[Bundle], Any]] = {

@@ -16,7 +16,9 @@ from tagsmith.data.corpus import CHUNK, Corpus, Row
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
 from tagsmith.pipelines.evaluate_documents import evaluate_documents
-from tagsmith.pipelines.keyphrase import KeyphraseSettings, KeyphraseTagger, whole
+from tagsmith.pipelines.keyphrase import KeyphraseTagger, whole
+from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
+from tagsmith.recipe.backbone import backbone_pieces, start_reader
 from tagsmith.recipe.documents import dev_documents, train_documents
 from tagsmith.recipe.posts import Report
 from tagsmith.recipe.settings import Recipe
@@ -64,7 +66,10 @@ class KeyphraseJob:
         model_class = find_model(values.pop("name", "keyphrase"))
         sizes = {"vocab": self.tokeniser.size, "extra": coder_of(self.tokeniser).extra}
         torch.manual_seed(recipe.train.seed)
-        return model_class(from_dict(model_class.Config, {**values, **sizes}))
+        model = model_class(from_dict(model_class.Config, {**values, **sizes}))
+        if recipe.backbone:
+            start_reader(model, recipe.backbone, self.tokeniser)
+        return model
 
     def taught(self, model: Any) -> nn.Module:
         """Without a teacher."""
@@ -89,7 +94,8 @@ class KeyphraseJob:
         return made, self.evaluate(model, dev)
 
     def _tagger(self, model: Any) -> KeyphraseTagger:
-        return KeyphraseTagger(model, coder_of(self.tokeniser), self.settings)
+        coder = coder_of(self.tokeniser)
+        return KeyphraseTagger(finder_of(model, coder), coder, self.settings)
 
     def _rows(self, documents: Iterator[Document], coder: Coder) -> Iterator[Row]:
         longest = self.settings.words
@@ -115,6 +121,8 @@ class KeyphraseJob:
             for document in train_documents(self.recipe, report)
             for text in (whole(document), *document.keyphrases)
         )
+        if self.recipe.backbone:
+            return backbone_pieces(self.recipe.backbone, islice(texts, wanted.texts))
         if wanted.kind not in ("terms", "pieces"):
             raise ConfigError(f"keyphrases are written with tokeniser.kind 'terms' or 'pieces', not {wanted.kind!r}")
         return train_tokeniser(

@@ -13,7 +13,7 @@ from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
 from tagsmith.data.readers import read_posts
 from tagsmith.errors import ConfigError
-from tagsmith.pipelines.keyphrase import KeyphraseSettings
+from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.records import Post
@@ -74,6 +74,7 @@ class Recipe:
     model: dict[str, Any]
     task: Task = "hashtag"
     start: str = ""  # a bundle whose weights and tokeniser to begin with
+    backbone: str = ""  # a Hugging Face folder of a BERT, to begin the reader with
     teacher: str = ""  # a bundle with the same pieces, from which to learn besides
     teacher_share: float = 0.5  # of the loss
     weights: Literal["int8", "fp16"] = "int8"

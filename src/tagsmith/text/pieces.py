@@ -66,6 +66,11 @@ class Pieces:
         """How many ids there are."""
         return self.first_name + len(self.names)
 
+    def vocabulary(self) -> list[str]:
+        """The pieces by id, without the names."""
+        found = self._tokenizer.get_vocab()
+        return sorted(found, key=lambda piece: found[piece])
+
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
         found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)

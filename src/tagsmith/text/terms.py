@@ -30,6 +30,7 @@ LONGEST = 6  # words of a keyphrase that is learned
 _ASIDE = re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}")
 _BRACKETS = re.compile(r"\([^()]*\)")
 _KEPT = frozenset(",().")
+_JOINTS = re.compile(r" ?([-/'’]) ?")
 
 assert len(PIECE_SPECIALS) == len(SPECIALS) + len(KINDS)
 
@@ -46,6 +47,7 @@ class Target(NamedTuple):
 
     kind: int  # PRESENT or ABSENT
     words: tuple[str, ...]
+    text: str  # as given, lower case
 
 
 def terms(text: str) -> list[str]:
@@ -72,22 +74,23 @@ def phrase_terms(phrase: str) -> tuple[str, ...]:
     return tuple(word for word in terms(_BRACKETS.sub(" ", phrase)) if word not in _KEPT)
 
 
-def targets_of(text: str, phrases: Sequence[str], *, longest: int = LONGEST) -> list[Target]:
+def targets_of(document: str, phrases: Sequence[str], *, longest: int = LONGEST) -> list[Target]:
     """The keyphrases in the order in which they are learned, none longer than `longest` words."""
-    source = [stem(word) for word in terms(text)]
+    source = [stem(word) for word in terms(document)]
     places = _places(source)
     present: dict[tuple[str, ...], tuple[int, Target]] = {}
     absent: dict[tuple[str, ...], Target] = {}
     for phrase in phrases:
         own = phrase_terms(phrase)
+        text = " ".join(_BRACKETS.sub(" ", phrase).lower().split())
         roots = tuple(map(stem, own))
         if not own or len(own) > longest or roots in present or roots in absent:
             continue
         place = next((at for at in places.get(roots[0], ()) if tuple(source[at : at + len(roots)]) == roots), None)
         if place is None:
-            absent[roots] = Target(ABSENT, own)
+            absent[roots] = Target(ABSENT, own, text)
         else:
-            present[roots] = (place, Target(PRESENT, own))
+            present[roots] = (place, Target(PRESENT, own, text))
     return [*(target for _, target in sorted(present.values(), key=lambda one: one[0])), *absent.values()]
 
 
@@ -132,7 +135,7 @@ class Terms:
     def write(self, text: Text, targets: Sequence[Target]) -> list[list[int]]:
         """Each keyphrase headed by its kind; absent ones that only unknown words make up are left out."""
         rows = []
-        for kind, own in targets:
+        for kind, own, _ in targets:
             ids = self.vocabulary.target_ids(own, text.unknown)
             if any(one != UNK for one in ids):
                 rows.append([kind, *ids])
@@ -169,12 +172,12 @@ class PieceTerms:
 
     def write(self, text: Text, targets: Sequence[Target]) -> list[list[int]]:
         """Each keyphrase headed by its kind."""
-        spelled = self.pieces.ids([" ".join(own) for _, own in targets])
+        spelled = self.pieces.ids([target.text for target in targets])
         return [[target.kind, *ids] for target, ids in zip(targets, spelled, strict=True) if ids]
 
     def join(self, ids: Sequence[int], text: Text) -> str:
-        """The phrase of ids."""
-        return self.pieces.join(ids)
+        """The phrase of ids, its hyphens closed up."""
+        return _JOINTS.sub(r"\1", self.pieces.join(ids))
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

@@ -1,0 +1,245 @@
+"""Keyphrases found by a model: written one after the other, or all at once by slots.
+
+texts as ids --reader--> memory --search under rules--> ids of phrases --join, add up--> candidates
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from tagsmith.config import check_positive
+from tagsmith.data.batches import pad_ids
+from tagsmith.decode import Constraint, Ends, Found, beam, greedy
+from tagsmith.models.slots import Slots
+from tagsmith.pipelines.tag import Candidate
+from tagsmith.records import Span
+from tagsmith.text.stems import stems
+from tagsmith.text.terms import ABSENT, PRESENT, Coder, Text
+from tagsmith.text.vocabulary import END, PAD, SEP, UNK
+
+KINDS = (PRESENT, ABSENT)
+
+
+@dataclass(frozen=True)
+class KeyphraseSettings:
+    """How a trained model writes; kept in its bundle."""
+
+    language: Literal["en", "zh"] = "en"
+    kinds: bool = True  # each phrase is headed by its kind
+    beam: int = 1  # 1: the likeliest word each time; slots know no other way
+    steps: int = 80  # words of all phrases together, at most
+    words: int = 6  # of one phrase, at most
+    exclude: int = 1  # paper: K of exclusive search; a phrase does not begin like so many before it
+    top: int = 20  # phrases returned, at most
+    keep: float = 0.0  # phrases scored below this share of the best one are not returned
+    source: int = 400  # words read
+
+    def __post_init__(self) -> None:
+        check_positive(self, "beam", "steps", "words", "top", "source")
+
+
+class Phrases(NamedTuple):
+    """What was written for one document."""
+
+    candidates: list[Candidate]  # distinct by stems, best first
+    repeats: list[str]  # what was written again
+
+
+class PhraseFinder(Protocol):
+    """The model's part: texts as ids in, phrases out."""
+
+    @property
+    def device(self) -> torch.device: ...
+    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]: ...
+
+
+class Written(NamedTuple):
+    """A phrase of one document as it was written."""
+
+    ids: list[int]
+    score: float  # 0..1
+
+
+class SequenceFinder:
+    """Phrases written one after the other."""
+
+    def __init__(self, model: Any, coder: Coder) -> None:
+        self.model = model
+        self.coder = coder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]:
+        """A phrase's score is its own probability, or with a beam its share of it."""
+        ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
+        stepper = self.model.stepper(ids.to(self.device), lengths.to(self.device))
+        found = search(stepper, settings)
+        logs = word_logs(self.model, stepper.memory, found.tokens[:, 0]).tolist() if settings.beam == 1 else None
+        return [
+            gather(_split(found, place, None if logs is None else logs[place]), text, self.coder)
+            for place, text in enumerate(texts)
+        ]
+
+
+class SlotsFinder:
+    """Phrases written all at once; a slot that would rather stay empty is asked what it would write, and scored low."""
+
+    def __init__(self, model: Slots, coder: Coder) -> None:
+        self.model = model
+        self.coder = coder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]:
+        """A phrase's score is its probability; slots that agree on one add up as chances do."""
+        ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
+        memory = self.model.encode(ids.to(self.device), lengths.to(self.device))
+        written, logs = write_slots(self.model, memory)
+        found = []
+        for rows, totals, text in zip(written.tolist(), logs.exp().tolist(), texts, strict=True):
+            phrases = [Written(row[: row.index(SEP)], score) for row, score in zip(rows, totals, strict=True)]
+            found.append(gather(phrases, text, self.coder))
+        return found
+
+
+def finder_of(model: Any, coder: Coder) -> SequenceFinder | SlotsFinder:
+    """The way in which this model finds phrases."""
+    return SlotsFinder(model, coder) if isinstance(model, Slots) else SequenceFinder(model, coder)
+
+
+def gather(phrases: Sequence[Written], text: Text, coder: Coder) -> Phrases:
+    """Phrases of equal stems are one, by the chance that any of them is right."""
+    missed: dict[tuple[str, ...], float] = {}
+    names: dict[tuple[str, ...], str] = {}
+    repeats = []
+    for ids, score in sorted(phrases, key=lambda one: -one.score):
+        name = coder.join(ids, text)
+        mark = stems(name) or (name,)
+        if not name:
+            continue
+        if mark in names:
+            repeats.append(name)
+        missed[mark] = missed.get(mark, 1.0) * (1.0 - min(score, 1.0))
+        names.setdefault(mark, name)
+    ranked = sorted(missed, key=lambda mark: missed[mark])
+    return Phrases([Candidate(names[mark], 1.0 - missed[mark]) for mark in ranked], repeats)
+
+
+def write_slots(model: Slots, memory: Any) -> tuple[Tensor, Tensor]:
+    """Each slot's likeliest phrase, ended by [SEP] (batch, slots, words), and its log-probability (batch, slots)."""
+    scores, state = model.start(memory)
+    total = scores.new_zeros(scores.shape[:2])
+    done = torch.zeros_like(total, dtype=torch.bool)
+    written: list[Tensor] = []
+    for place in range(model.config.words):
+        scores[..., [PAD, UNK, END, *KINDS, *([] if place else [SEP])]] = -math.inf
+        logs, tokens = scores.max(-1)
+        if place + 1 == model.config.words:  # a phrase that does not end by itself is cut
+            logs, tokens = scores[..., SEP], torch.full_like(tokens, SEP)
+        tokens = tokens.masked_fill(done, SEP)
+        total = total + logs.masked_fill(done, 0.0)
+        written.append(tokens)
+        done = done | (tokens == SEP)
+        if bool(done.all()):
+            break
+        scores, state = model.step(tokens, state, memory)
+    return torch.stack(written, dim=2), total
+
+
+def search(stepper: Any, settings: KeyphraseSettings) -> Found:
+    """Write phrases until the model ends."""
+    rules: list[Constraint] = [grammar(settings)] if settings.kinds else []
+    if settings.exclude:
+        rules.append(exclusive(settings.exclude, kinds=settings.kinds))
+    if settings.beam == 1:
+        return greedy(stepper, ends=Ends((END,)), steps=settings.steps, constraints=rules)
+    return beam(stepper, width=settings.beam, ends=Ends((END,)), steps=settings.steps, constraints=rules)
+
+
+def grammar(settings: KeyphraseSettings) -> Constraint:
+    """A phrase is a kind, one to so many words, [SEP]; the end comes between phrases."""
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        length = written.shape[2]
+        last = written[:, :, -1] if length else written.new_full(written.shape[:2], SEP)
+        between, after_kind = last == SEP, is_kind(last)
+        inside = written.new_zeros(written.shape[:2])  # words of the phrase so far
+        for place in range(max(0, length - settings.words), length):
+            word = written[:, :, place]
+            stops = (word == SEP) | is_kind(word)
+            inside = torch.where(stops, 0, inside + 1)
+        scores = scores.clone()
+        opening = torch.full_like(scores, -math.inf)
+        opening[..., [*KINDS, END]] = scores[..., [*KINDS, END]]
+        if not length:
+            opening[..., END] = -math.inf  # at least one phrase
+        closing = torch.full_like(scores, -math.inf)
+        closing[..., SEP] = 0.0
+        scores[..., [PAD, END, *KINDS]] = -math.inf
+        scores[..., SEP] = scores[..., SEP].masked_fill(after_kind, -math.inf)
+        full = (inside >= settings.words)[:, :, None]
+        return torch.where(between[:, :, None], opening, torch.where(full, closing, scores))
+
+    return constraint
+
+
+def exclusive(count: int, *, kinds: bool) -> Constraint:
+    """Exclusive search (Chen et al., 2020): a phrase does not begin with the first word of the `count` before it."""
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        begun = pad(written, (1, 0), value=SEP)[:, :, :-1] if not kinds else pad(written, (1, 0))[:, :, :-1]
+        opens = is_kind(begun) if kinds else begun == SEP  # places of first words
+        last = written[:, :, -1] if written.shape[2] else written.new_full(written.shape[:2], SEP)
+        here = is_kind(last) if kinds else last == SEP
+        recent = opens & (opens.flip(2).cumsum(2).flip(2) <= count)
+        barred = torch.where(recent & here[:, :, None], written, PAD)
+        return scores.scatter(2, barred, -math.inf)
+
+    return constraint
+
+
+def word_logs(model: Any, memory: Any, tokens: Tensor) -> Tensor:
+    """The log-probability of each word that was written.  (batch, length) -> the same"""
+    states, weights = model.writer(model.inputs(tokens), memory)
+    scores = model.writer.scores(states)
+    return model.pointer.pick(scores, states, weights, memory.ids, tokens[:, :, None])[:, :, 0]
+
+
+def _split(found: Found, place: int, logs: list[float] | None) -> list[Written]:
+    """The phrases of a document's sequences, scored by their own words or as their sequence is."""
+    phrases = []
+    rows = zip(found.tokens[place].tolist(), found.scores[place].tolist(), found.lengths[place].tolist(), strict=True)
+    for tokens, score, length in rows:
+        if score == -math.inf:
+            continue
+        for start, end in phrases_in(tokens[:length]):
+            worth = score if logs is None else sum(logs[start : end + 1])
+            phrases.append(Written(tokens[start:end], math.exp(worth)))
+    return phrases
+
+
+def phrases_in(tokens: Sequence[int]) -> Iterator[Span]:
+    """Where the words of each phrase stand."""
+    start = 0
+    for place, token in enumerate([*tokens, SEP]):
+        if token in KINDS:
+            start = place + 1
+        elif token == SEP:
+            if place > start:
+                yield start, place
+            start = place + 1
+
+
+def is_kind(tokens: Tensor) -> Tensor:
+    return (tokens == PRESENT) | (tokens == ABSENT)

@@ -1,0 +1,113 @@
+"""A pre-trained BERT, as Hugging Face keeps it in a folder, as the beginning of a reader.
+
+folder/{tokenizer.json, model.safetensors} --the pieces that our texts use--> Pieces, weights of the reader
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, decoders, models
+from torch import Tensor
+
+from tagsmith.errors import ConfigError
+from tagsmith.text.pieces import SPECIALS, Pieces
+
+STANDS_FOR = ("[PAD]", "[UNK]", "[SEP]", "[SEP]", "[CLS]", "[MASK]")  # of ours, in the order of SPECIALS
+AT_ONCE = 10_000  # texts counted together
+
+
+def backbone_pieces(folder: str | Path, texts: Iterable[str], *, least: int = 3) -> Pieces:
+    """The backbone's pieces that occur `least` times in the texts, and all single characters, behind our specials."""
+    whole = _tokenizer(folder)
+    used: Counter[int] = Counter()
+    stream = iter(texts)
+    while chunk := list(islice(stream, AT_ONCE)):
+        for found in whole.encode_batch_fast(chunk, add_special_tokens=False):
+            used.update(found.ids)
+    known = sorted(whole.get_vocab().items(), key=lambda one: one[1])
+    kept = [
+        piece
+        for piece, number in known
+        if piece not in STANDS_FOR and (used[number] >= least or len(piece.removeprefix("##")) == 1)
+    ]
+    vocabulary = {piece: number for number, piece in enumerate((*SPECIALS, *kept))}
+    small = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    small.normalizer, small.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    small.decoder = decoders.WordPiece(cleanup=False)
+    small.add_special_tokens(list(SPECIALS))
+    return Pieces(small)
+
+
+def start_reader(model: Any, folder: str | Path, pieces: Pieces) -> None:
+    """Give a model's reader the backbone's weights; it must be of its size, post-norm, with learned places."""
+    path = Path(folder) / "model.safetensors"
+    try:
+        weights = {name: value.float() for name, value in load_file(path).items()}
+    except (OSError, SafetensorError) as wrong:
+        raise ConfigError(f"backbone: {path} cannot be read: {wrong}") from None
+    places = _tokenizer(folder).get_vocab()
+    names = pieces.vocabulary()
+    rows = [places[STANDS_FOR[SPECIALS.index(name)] if name in SPECIALS else name] for name in names]
+    state = reader_state(weights, torch.tensor(rows), longest=model.config.longest)
+    own = dict(model.reader.state_dict())
+    other = [name for name in own if name not in state or state[name].shape != own[name].shape]
+    if other:
+        raise ConfigError(
+            f"backbone: {folder} does not fit the model ({other[0]} differs); take width, heads, inner and "
+            'reader_layers from its config.json, with reader_norm = "post" and places = "learned"'
+        )
+    model.reader.load_state_dict({name: state[name] for name in own})
+
+
+def reader_state(weights: dict[str, Tensor], rows: Tensor, *, longest: int) -> dict[str, Tensor]:
+    """BERT's weights under our names; `rows` are the pieces to keep."""
+    of = weights.__getitem__
+    embedding = "embeddings."
+    state = {
+        "embed.table.weight": of(f"{embedding}word_embeddings.weight")[rows],
+        "embed.places.weight": of(f"{embedding}position_embeddings.weight")[:longest]
+        + of(f"{embedding}token_type_embeddings.weight")[0],
+    }
+    _copy(state, "embed.norm", weights, f"{embedding}LayerNorm")
+    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+    for number in range(layers):
+        theirs, ours = f"encoder.layer.{number}.", f"encoder.layers.{number}."
+        looks = f"{theirs}attention.self."
+        _copy(state, f"{ours}attention.query", weights, f"{looks}query")
+        for kind in ("weight", "bias"):
+            both = [of(f"{looks}key.{kind}"), of(f"{looks}value.{kind}")]
+            state[f"{ours}attention.key_value.{kind}"] = torch.cat(both)
+        _copy(state, f"{ours}attention.out", weights, f"{theirs}attention.output.dense")
+        _copy(state, f"{ours}residuals.0.norm", weights, f"{theirs}attention.output.LayerNorm")
+        _copy(state, f"{ours}forward_part.0", weights, f"{theirs}intermediate.dense")
+        _copy(state, f"{ours}forward_part.2", weights, f"{theirs}output.dense")
+        _copy(state, f"{ours}residuals.1.norm", weights, f"{theirs}output.LayerNorm")
+    return state
+
+
+def _copy(state: dict[str, Tensor], ours: str, weights: dict[str, Tensor], theirs: str) -> None:
+    for kind in ("weight", "bias"):
+        state[f"{ours}.{kind}"] = weights[f"{theirs}.{kind}"]
+
+
+def _tokenizer(folder: str | Path) -> Tokenizer:
+    path = Path(folder) / "tokenizer.json"
+    try:
+        found = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        kind = json.loads(found.to_str())["model"]["type"]
+    except Exception as wrong:  # the library raises bare Exception for every cause
+        raise ConfigError(f"backbone: {path} is no tokeniser: {wrong}; name a Hugging Face folder of a BERT") from None
+    if kind != "WordPiece":
+        raise ConfigError(f"backbone: {folder} splits words by {kind}; only BERT's WordPiece is known")
+    found.no_truncation()
+    found.no_padding()
+    return found
