@@ -5,10 +5,12 @@ The tiny model is trained once a session, by the same `make` as every shipped on
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -118,6 +120,109 @@ source = 64
 """
 
 
+KEYPHRASE_RECIPE = """
+name = "tiny-keyphrase"
+task = "keyphrase"
+
+[data]
+root = {root}
+train = ["documents.jsonl"]
+dev = ["documents.jsonl"]
+
+[tokeniser]
+kind = "terms"
+size = 160
+extra = 20
+
+[model]
+name = "keyphrase"
+width = 32
+heads = 2
+inner = 64
+reader_layers = 1
+writer_layers = 1
+longest = 64
+dropout = 0.0
+
+[batches]
+tokens = 2048
+source = 64
+target = 24
+targets = "closed"
+
+[train]
+steps = 150
+learning_rate = 1e-2
+evaluate_every = 75
+log_every = 40
+metric = "present_f1@M"
+
+[pipeline]
+source = 64
+steps = 24
+"""
+
+
+SLOTS_RECIPE = """
+name = "tiny-slots"
+task = "keyphrase"
+
+[data]
+root = {root}
+train = ["documents.jsonl"]
+dev = ["documents.jsonl"]
+
+[tokeniser]
+size = 400
+
+[model]
+name = "slots"
+width = 32
+heads = 2
+inner = 64
+reader_layers = 1
+writer_layers = 1
+longest = 64
+slots = 6
+words = 12
+dropout = 0.0
+
+[batches]
+tokens = 2048
+source = 64
+target = 24
+targets = "closed"
+
+[train]
+steps = 200
+learning_rate = 1e-2
+evaluate_every = 100
+log_every = 40
+metric = "present_f1@5"
+
+[pipeline]
+source = 64
+top = 5
+"""
+
+
+def sample_documents() -> list[dict[str, object]]:
+    """Documents on the same topics: what they are about stands in them, the topic itself does not."""
+    rows = []
+    for number, (topic, things) in enumerate(TOPICS.items()):
+        for place, frame in enumerate(FRAMES[:3]):
+            bare = [thing.removeprefix("a ").removeprefix("the ") for thing in things]
+            rows.append(
+                {
+                    "id": 3 * number + place,
+                    "title": f"A study of {bare[place]}",
+                    "abstract": frame.format(things[place]) + f" We look at {bare[(place + 1) % 3]} in 2 places.",
+                    "keyphrases": [bare[place], bare[(place + 1) % 3], f"{topic} research"],
+                }
+            )
+    return rows
+
+
 def sample_rows() -> list[dict[str, object]]:
     """Sixty posts of one topic each, a few of them Chinese."""
     english = [
@@ -132,6 +237,36 @@ def sample_rows() -> list[dict[str, object]]:
 def write_rows(path: Path, rows: list[dict[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The entry point in this process."""
+    from tagsmith.cli import main
+
+    monkeypatch.setenv("TERM", "dumb")  # no colours between the words
+
+    def go(*words, stdin: bytes = b"", terminal: bool = False) -> Result:
+        monkeypatch.setattr(sys, "argv", ["tagsmith", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return Result(caught.value.code, *capsys.readouterr())
+
+    return go
 
 
 @pytest.fixture(scope="session")
@@ -168,6 +303,27 @@ def rank_bundle(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     recipe = tiny_recipe.with_name("tiny-rank.toml")
     recipe.write_text(RANK_RECIPE.format(root=json.dumps(str(tiny_recipe.parent))), encoding="utf-8")
     return make(read_recipe(recipe), tmp_path_factory.mktemp("rank"))
+
+
+def _documents_bundle(recipe_text: str, folder: Path) -> Path:
+    from tagsmith.recipe import make, read_recipe
+
+    write_rows(folder / "documents.jsonl", sample_documents())
+    recipe = folder / "recipe.toml"
+    recipe.write_text(recipe_text.format(root=json.dumps(str(folder))), encoding="utf-8")
+    return make(read_recipe(recipe), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def keyphrase_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that writes keyphrases one after the other, with words of the text that it does not know."""
+    return _documents_bundle(KEYPHRASE_RECIPE, tmp_path_factory.mktemp("keyphrase"))
+
+
+@pytest.fixture(scope="session")
+def slots_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that writes keyphrases side by side, in sub-words."""
+    return _documents_bundle(SLOTS_RECIPE, tmp_path_factory.mktemp("slots"))
 
 
 @pytest.fixture

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
 
 import pytest
 
-from conftest import sample_rows, write_rows
-from tagsmith.cli import app, main
+from conftest import Result, sample_rows, write_rows
+from tagsmith.cli import app
 from tagsmith.data.readers import read_rows
 from tagsmith.data.writers import RowWriter
 
@@ -24,30 +22,10 @@ COMMANDS = sorted(command.callback.__name__ for command in app.registered_comman
 METRICS = {"rouge1", "rouge2", "rougeL", "f1@1", "f1@5", "f1@5_full", "p@1", "r@10", "n"}
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self):
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
 @pytest.fixture
-def run(monkeypatch, capsys, shipped):
+def run(run_cli, shipped):
     """The entry point in this process, with two shipped models."""
-    monkeypatch.setenv("TERM", "dumb")  # no colours between the words
-
-    def go(*words, stdin: bytes = b"", terminal: bool = False) -> Result:
-        monkeypatch.setattr(sys, "argv", ["tagsmith", *map(str, words)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return Result(caught.value.code, *capsys.readouterr())
-
-    return go
+    return run_cli
 
 
 def failed(result: Result, words: str) -> bool:

@@ -46,6 +46,8 @@ def tag(  # noqa: PLR0913 - one for each option
     output: Output = "-",
     top: Annotated[int | None, typer.Option(min=1, max=100, help="Tags for each post, at most.")] = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also the segments the model selected.")] = False,
+    vocab: Annotated[str | None, typer.Option(help="Keep to the terms of this file, one a line (keyphrases).")] = None,
+    missing: Annotated[str | None, typer.Option(help="Where to write frequent suggestions that --vocab lacks.")] = None,
     field: Field = None,
     as_json: AsJson = False,
     as_table: Annotated[bool, typer.Option("--table", help="For reading, also when piped.")] = False,
@@ -59,21 +61,28 @@ def tag(  # noqa: PLR0913 - one for each option
     check_given(texts, input, output, command="tag")
     tagger = _tagger(model, voices or ())
     reads: Reads = getattr(tagger, "reads", "posts")
+    counted = None
+    find: Any = lambda given: tagger.stream(given, top=top, evidence=evidence)  # noqa: E731
+    if vocab is not None or missing is not None:
+        find, counted = _bound(tagger, vocab, missing, top)
     rows = given_rows(texts, input, field, reads=reads)
     answers = answered(
-        lambda posts: tagger.stream(posts, top=top, evidence=evidence),
+        find,
         rows,
         lambda bad: Tags(id=bad.id, error=f"row {bad.number}: {bad.problem}"),
     )
-    if as_table or (texts and output == "-" and not as_json and sys.stdout.isatty()):
-        return _show_tags(answers, mark="" if reads == "documents" else "#")
     wrong = 0
+    if as_table or (texts and output == "-" and not as_json and sys.stdout.isatty()):
+        wrong = _show_tags(answers, mark="" if reads == "documents" else "#")
+        _write_missing(counted, missing)
+        return wrong
     schema: Schema = "phrases" if reads == "documents" else "segments" if evidence else "tags"
     with RowWriter(output, schema=schema) as writer, Counter("tagging", quiet=bool(texts)) as counter:
         for _, answer in answers:
             writer.write(to_row(answer))
             wrong += answer.error is not None
             counter.add(1)
+    _write_missing(counted, missing)
     return 1 if wrong else 0
 
 
@@ -146,6 +155,38 @@ def _tagger(model: str | None, voices: Iterable[str]) -> Any:
     from tagsmith.pipelines.merge import MergedTagger
 
     return MergedTagger(first, [_voice(name) for name in voices])
+
+
+def _bound(tagger: Any, vocab: str | None, missing: str | None, top: int | None) -> tuple[Any, Any]:
+    """How to find tags within a list of terms, and the count of what it lacks where asked for."""
+    from tagsmith.pipelines.missing import Missing, stream_beside
+    from tagsmith.text.term_list import read_terms
+
+    if vocab is None:
+        raise ConfigError("--missing tells what a list of terms lacks; name the list with --vocab")
+    if not hasattr(tagger, "within"):
+        raise ConfigError("--vocab is for models that write keyphrases; take --model keyphrase-en")
+    terms = read_terms(vocab)
+    for count, what in ((terms.repeated, "say what an earlier one says"), (terms.too_long, "are too long")):
+        if count:
+            say(f"{vocab}: {count:,} terms left out, they {what}")
+    bound = tagger.within(terms)
+    if missing is None:
+        return lambda given: bound.stream(given, top=top), None
+    counted = Missing(terms)
+    return lambda given: stream_beside(bound, tagger, given, counted, top=top), counted
+
+
+def _write_missing(counted: Any, path: str | None) -> None:
+    """One row for each phrase that the list lacks."""
+    from tagsmith.data.writers import RowWriter
+
+    if counted is None or path is None:
+        return
+    with RowWriter(path) as writer:
+        for text, documents in counted.frequent():
+            writer.write({"text": text, "documents": documents})
+    say(f"{path}: {len(counted.frequent()):,} phrases that two documents or more would have got")
 
 
 def _voice(name: str) -> Any:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import torch
 
-from tagsmith.pipelines.phrases import KeyphraseSettings, PhraseFinder, Phrases
-from tagsmith.pipelines.run import run, stream
+from tagsmith.data.trie import Trie
+from tagsmith.decode import Constraint
+from tagsmith.errors import DataError
+from tagsmith.pipelines.phrases import KeyphraseSettings, PhraseFinder, Phrases, within
+from tagsmith.pipelines.run import CHUNK, run, stream
 from tagsmith.pipelines.tag import DIGITS, Candidate, problem
 from tagsmith.records import Document, Post, Tag, Tags
 from tagsmith.text.spans import SpanFinder
-from tagsmith.text.terms import Coder, Text
+from tagsmith.text.term_list import TermList
+from tagsmith.text.terms import PRESENT, Coder, Target, Text, phrase_terms
+from tagsmith.text.vocabulary import SEP, UNK
 
 
 class Ready(NamedTuple):
@@ -34,6 +40,29 @@ class KeyphraseTagger:
         self.finder = finder
         self.coder = coder
         self.settings = settings
+        self.terms: TermList | None = None  # what phrases must come from
+        self.rules: tuple[Constraint, ...] = ()
+
+    def within(self, terms: TermList) -> KeyphraseTagger:
+        """The same tagger, held to a list of terms, whose spelling it uses."""
+        sequences = list(self._sequences(terms))
+        if not sequences:
+            raise DataError(f"none of the {len(terms):,} terms can be written by this model; give words it can read")
+        bound = KeyphraseTagger(self.finder, self.coder, self.settings)
+        bound.terms = terms
+        kinds = self.settings.kinds and not self.finder.parallel
+        bound.rules = (within(Trie(sequences), self.coder.size, kinds=kinds),)
+        return bound
+
+    def _sequences(self, terms: TermList) -> Iterator[list[int]]:
+        """The terms as ids; those that the model cannot write, or not to their end, are left out."""
+        every = iter(terms.terms)
+        longest = self.finder.longest(self.settings)
+        while chunk := list(islice(every, CHUNK)):
+            targets = [Target(PRESENT, phrase_terms(term), term.lower()) for term in chunk]
+            for ids in self.coder.write(Text([]), targets):
+                if UNK not in ids and 1 < len(ids) <= longest + 1:
+                    yield [*ids[1:], SEP]
 
     def tag(
         self, documents: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
@@ -63,17 +92,18 @@ class KeyphraseTagger:
             return Tags(id=document.id, error=wrong)
         in_title, in_text = SpanFinder(document.title), SpanFinder(document.text)
         tags = []
-        for one in believed(found.candidates, settings.keep, top=settings.top):
+        for one in believed(self._listed(found.candidates), settings.keep, top=settings.top):
             title_spans, spans = in_title.find(one.words), in_text.find(one.words)
-            text = plainest(
-                one.words,
-                [document.text[start:end] for start, end in spans]
-                or [document.title[start:end] for start, end in title_spans],
-            )
+            written = [document.text[start:end] for start, end in spans]
+            written = written or [document.title[start:end] for start, end in title_spans]
+            text = (self.terms and self.terms.spelling(one.words)) or plainest(one.words, written)
             kind: Literal["present", "absent"] = "present" if spans or title_spans else "absent"
             score = round(min(one.score, 1.0), DIGITS)
             tags.append(Tag(text, score, kind, spans, title_spans if document.title else None))
         return Tags(tuple(tags), id=document.id)
+
+    def _listed(self, found: list[Candidate]) -> list[Candidate]:
+        return found if self.terms is None else [one for one in found if one.words in self.terms]
 
 
 class _PhraseRun:
@@ -88,7 +118,7 @@ class _PhraseRun:
         texts = self.tagger.coder.read([whole(documents[place]) for place in good])
         ready: list[Ready | None] = [None] * len(documents)
         for place, text in zip(good, texts, strict=True):
-            if text.ids:
+            if text.ids and any(letter.isalnum() for letter in whole(documents[place])):
                 ready[place] = Ready(text._replace(ids=text.ids[: self.settings.source]))
         return ready
 
@@ -101,7 +131,7 @@ class _PhraseRun:
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[Phrases]:
-        return self.tagger.finder.find([one.text for one in ready], self.settings)
+        return self.tagger.finder.find([one.text for one in ready], self.settings, self.tagger.rules)
 
     def finish(self, documents: Sequence[Document], found: Sequence[Phrases | None]) -> list[Tags]:
         pairs = zip(documents, found, strict=True)

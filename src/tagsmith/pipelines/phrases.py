@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
+from tagsmith.data.trie import Trie
 from tagsmith.decode import Constraint, Ends, Found, beam, greedy
 from tagsmith.models.slots import Slots
 from tagsmith.pipelines.tag import Candidate
@@ -55,9 +56,14 @@ class Phrases(NamedTuple):
 class PhraseFinder(Protocol):
     """The model's part: texts as ids in, phrases out."""
 
+    parallel: bool  # phrases are written side by side, without kinds
+
     @property
     def device(self) -> torch.device: ...
-    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]: ...
+    def longest(self, settings: KeyphraseSettings) -> int: ...  # ids of a phrase, at most
+    def find(
+        self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()
+    ) -> list[Phrases]: ...
 
 
 class Written(NamedTuple):
@@ -70,19 +76,26 @@ class Written(NamedTuple):
 class SequenceFinder:
     """Phrases written one after the other."""
 
+    parallel = False
+
     def __init__(self, model: Any, coder: Coder) -> None:
         self.model = model
         self.coder = coder
+
+    def longest(self, settings: KeyphraseSettings) -> int:
+        return settings.words
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]:
+    def find(
+        self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()
+    ) -> list[Phrases]:
         """A phrase's score is its own probability, or with a beam its share of it."""
         ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
         stepper = self.model.stepper(ids.to(self.device), lengths.to(self.device))
-        found = search(stepper, settings)
+        found = search(stepper, settings, rules)
         logs = word_logs(self.model, stepper.memory, found.tokens[:, 0]).tolist() if settings.beam == 1 else None
         return [
             gather(_split(found, place, None if logs is None else logs[place]), text, self.coder)
@@ -93,19 +106,26 @@ class SequenceFinder:
 class SlotsFinder:
     """Phrases written all at once; a slot that would rather stay empty is asked what it would write, and scored low."""
 
+    parallel = True
+
     def __init__(self, model: Slots, coder: Coder) -> None:
         self.model = model
         self.coder = coder
+
+    def longest(self, settings: KeyphraseSettings) -> int:
+        return self.model.config.words - 1
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def find(self, texts: Sequence[Text], settings: KeyphraseSettings) -> list[Phrases]:
+    def find(
+        self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()
+    ) -> list[Phrases]:
         """A phrase's score is its probability; slots that agree on one add up as chances do."""
         ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
         memory = self.model.encode(ids.to(self.device), lengths.to(self.device))
-        written, logs = write_slots(self.model, memory)
+        written, logs = write_slots(self.model, memory, rules)
         found = []
         for rows, totals, text in zip(written.tolist(), logs.exp().tolist(), texts, strict=True):
             phrases = [Written(row[: row.index(SEP)], score) for row, score in zip(rows, totals, strict=True)]
@@ -126,7 +146,7 @@ def gather(phrases: Sequence[Written], text: Text, coder: Coder) -> Phrases:
     for ids, score in sorted(phrases, key=lambda one: -one.score):
         name = coder.join(ids, text)
         mark = stems(name) or (name,)
-        if not name:
+        if not any(letter.isalnum() for letter in name):
             continue
         if mark in names:
             repeats.append(name)
@@ -136,32 +156,35 @@ def gather(phrases: Sequence[Written], text: Text, coder: Coder) -> Phrases:
     return Phrases([Candidate(names[mark], 1.0 - missed[mark]) for mark in ranked], repeats)
 
 
-def write_slots(model: Slots, memory: Any) -> tuple[Tensor, Tensor]:
+def write_slots(model: Slots, memory: Any, rules: Sequence[Constraint] = ()) -> tuple[Tensor, Tensor]:
     """Each slot's likeliest phrase, ended by [SEP] (batch, slots, words), and its log-probability (batch, slots)."""
     scores, state = model.start(memory)
     total = scores.new_zeros(scores.shape[:2])
     done = torch.zeros_like(total, dtype=torch.bool)
-    written: list[Tensor] = []
+    written = memory.ids.new_zeros((*total.shape, 0))
     for place in range(model.config.words):
         scores[..., [PAD, UNK, END, *KINDS, *([] if place else [SEP])]] = -math.inf
+        for rule in rules:
+            scores = rule(written, scores)
         logs, tokens = scores.max(-1)
         if place + 1 == model.config.words:  # a phrase that does not end by itself is cut
             logs, tokens = scores[..., SEP], torch.full_like(tokens, SEP)
         tokens = tokens.masked_fill(done, SEP)
         total = total + logs.masked_fill(done, 0.0)
-        written.append(tokens)
+        written = torch.cat([written, tokens[:, :, None]], dim=2)
         done = done | (tokens == SEP)
         if bool(done.all()):
             break
         scores, state = model.step(tokens, state, memory)
-    return torch.stack(written, dim=2), total
+    return written, total
 
 
-def search(stepper: Any, settings: KeyphraseSettings) -> Found:
+def search(stepper: Any, settings: KeyphraseSettings, more: Sequence[Constraint] = ()) -> Found:
     """Write phrases until the model ends."""
     rules: list[Constraint] = [grammar(settings)] if settings.kinds else []
-    if settings.exclude:
+    if settings.exclude and not more:  # a list may have nothing else to begin with
         rules.append(exclusive(settings.exclude, kinds=settings.kinds))
+    rules += more
     if settings.beam == 1:
         return greedy(stepper, ends=Ends((END,)), steps=settings.steps, constraints=rules)
     return beam(stepper, width=settings.beam, ends=Ends((END,)), steps=settings.steps, constraints=rules)
@@ -207,6 +230,42 @@ def exclusive(count: int, *, kinds: bool) -> Constraint:
         return scores.scatter(2, barred, -math.inf)
 
     return constraint
+
+
+def within(trie: Trie, size: int, *, kinds: bool) -> Constraint:
+    """Only phrases of a list, whose ids end in [SEP]; what stands between phrases is free."""
+    beginnings = torch.zeros(size, dtype=torch.bool)
+    beginnings[trie.children(())] = True
+
+    def constraint(written: Tensor, scores: Tensor) -> Tensor:
+        begin = beginnings.to(scores.device)
+        begin = pad(begin, (0, scores.shape[-1] - len(begin)))
+        limited = torch.full_like(scores, -math.inf)
+        for row, beams in enumerate(written.tolist()):
+            for place, tokens in enumerate(beams):
+                own = _phrase_so_far(tokens)
+                if kinds and own is None:
+                    limited[row, place] = scores[row, place]
+                elif not own:
+                    limited[row, place] = scores[row, place].masked_fill(~begin, -math.inf)
+                else:
+                    next_ids = torch.from_numpy(trie.children(tuple(own))).to(scores.device)
+                    limited[row, place, next_ids] = scores[row, place, next_ids]
+        if not kinds:
+            limited[..., END] = scores[..., END]
+        return limited
+
+    return constraint
+
+
+def _phrase_so_far(tokens: list[int]) -> list[int] | None:
+    """The words of the phrase being written; None between phrases, where its kind is due."""
+    for place in range(len(tokens) - 1, -1, -1):
+        if tokens[place] in KINDS:
+            return tokens[place + 1 :]
+        if tokens[place] == SEP:
+            return tokens[place + 1 :] or None
+    return tokens or None
 
 
 def word_logs(model: Any, memory: Any, tokens: Tensor) -> Tensor:
