@@ -16,6 +16,13 @@ from tagsmith.terminal import Counter, put, say, show, table
 if TYPE_CHECKING:
     from tagsmith.data.readers import BadRow
 
+HEADS = {  # short, so that a terminal of 80 columns has room
+    "predicted": "given",
+    "texts_per_cpu_second": "texts/\nCPU s",
+    "load_seconds": "s to\nload",
+    "peak_megabytes": "peak\nMB",
+}
+
 
 def compare(
     file: Annotated[str, typer.Argument(help="Documents with keyphrases, or posts with hashtags; - is stdin.")],
@@ -63,13 +70,10 @@ def compare(
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:
     """The rows as a table; a system that failed has no numbers."""
-    heads = {
-        "texts_per_cpu_second": "texts per\nCPU second",
-        "load_seconds": "seconds\nto load",
-        "peak_megabytes": "peak\nMB",
-    }
     columns = [name for name in rows[0] if name not in ("system", "kind", "n", "top", "error")]
-    made = table("system", *(heads.get(name, name.replace("_", "\n")) for name in columns))
+    made = table("system", *(HEADS.get(name, name.replace("_", "\n")) for name in columns))
+    made.collapse_padding = True
+    made.columns[0].overflow = "fold"  # the path of a folder may be long
     for row in rows:
         made.add_row(row["system"], *(_cell(name, row[name]) for name in columns))
     show(made)
@@ -79,4 +83,4 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
 def _cell(name: str, value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.4f}" if "@" in name else f"{value:,.1f}"
+    return f"{value:.3f}" if "@" in name else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

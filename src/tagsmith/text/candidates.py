@@ -35,7 +35,7 @@ _POSSESSIVE = re.compile("['’]s$")
 class Run:
     """Words that stand side by side, all of one kind of script, none of them a stop word."""
 
-    first: int  # the place of its first word in the text, stop words counted
+    first: int  # the place of its first word in the text, stop words and marks counted
     words: Words
     letters: bool  # True: East Asian, each word is one letter
 
@@ -56,7 +56,7 @@ def runs_of(text: str) -> list[Run]:
         words = tuple(group)
         if kind != "none":
             runs.append(Run(place, words, kind == "letters"))
-        place += sum(word[0].isalnum() for word in words)  # marks are not counted
+        place += len(words)
     return runs
 
 
