@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -345,10 +346,14 @@ def test_an_interrupt_of_the_command_is_130(tmp_path, other_library):
     other_library("yake", f"import pathlib, time; pathlib.Path({str(mark)!r}).write_text(''); time.sleep(600)")
     words = [sys.executable, "-m", "tagsmith", "compare", str(path), "--models", "yake"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while not mark.exists():
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        try:
+            while not mark.exists():
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
 
 
@@ -359,7 +364,10 @@ def test_a_process_does_not_outlive_the_one_that_asked(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=1)
         process.stdin.close()
-        assert process.wait(timeout=30) == 1
+        try:
+            assert process.wait(timeout=10) == 1
+        finally:
+            process.kill()
 
 
 def test_answers_are_heard_of_one_by_one(posts, tmp_path):
