@@ -124,6 +124,8 @@ def test_words_are_linked_within_the_window_only_and_by_count_only_if_asked():
     counted = word_scores(again, window=2, weighted=True)
     assert counted["apple"] > counted["plum"]
     assert word_scores([], window=2, weighted=True) == {}
+    alone = word_scores(runs_of("apple apple apple"), window=2, weighted=True)
+    assert alone == {"apple": pytest.approx(1 - DAMPING)}  # no word is linked with itself
 
 
 def test_stop_words_between_words_widen_their_distance():
