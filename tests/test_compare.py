@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import sample_rows, write_rows
-from tagsmith.cli import main
+from conftest import sample_documents, sample_rows, write_rows
 from tagsmith.errors import ConfigError, DataError
 from tagsmith.metrics.phrases import MAIN, ScoredDocument, keyphrase_metrics
 from tagsmith.metrics.tags import Scored, hashtag_metrics
@@ -24,7 +22,7 @@ from tagsmith.pipelines.compare import Comparison, Gold, kind_of, read_gold
 from tagsmith.pipelines.measure import items_of, peak_megabytes
 from tagsmith.pipelines.systems import KEYBERT_MODEL, check_systems, load_system, plain_text
 from tagsmith.records import Document, Post
-from test_cli import Result, failed
+from test_cli import failed
 
 DOCUMENTS = [
     {
@@ -43,19 +41,9 @@ QUALITY = {"documents": [*MAIN], "posts": ["f1@1", "f1@5", "r@10"]}
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(run_cli):
     """The entry point in this process."""
-    monkeypatch.setenv("TERM", "dumb")  # no colours between the words
-
-    def go(*words, stdin: bytes = b"", terminal: bool = False) -> Result:
-        monkeypatch.setattr(sys, "argv", ["tagsmith", *map(str, words)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return Result(caught.value.code, *capsys.readouterr())
-
-    return go
+    return run_cli
 
 
 @pytest.fixture
@@ -164,6 +152,14 @@ def test_a_model_is_measured_as_it_tags(run, tiny_bundle, tmp_path):
         {name: expected[name] for name in QUALITY["posts"]}, abs=1e-6
     )
     assert done.rows[0]["peak_megabytes"] > done.rows[1]["peak_megabytes"] + 50  # torch
+
+
+def test_a_keyphrase_model_is_measured_on_documents(run, keyphrase_bundle, tmp_path):
+    file = write_rows(tmp_path / "documents.jsonl", sample_documents()[:12])
+    (row,) = run("compare", file, "--models", keyphrase_bundle, "--json").rows
+    assert row["error"] is None
+    assert row["present_f1@5"] > 0.3
+    assert row["absent_f1@M"] > 0.3
 
 
 def test_a_system_that_fails_has_a_row_and_the_others_still_run(run, documents, other_library):

@@ -40,9 +40,7 @@ def test_terms_are_lower_case_without_asides_and_numbers_are_one_word():
 
 def test_targets_are_present_by_place_then_absent_each_stem_once():
     text = "Learning of kernels. Support vector machines learn graphs."
-    found = targets_of(
-        text, ["Graph", "deep learning", "Support Vector Machine", "graphs", "kernel", "one two " * 4]
-    )
+    found = targets_of(text, ["Graph", "deep learning", "Support Vector Machine", "graphs", "kernel", "one two " * 4])
     assert [(one.kind, " ".join(one.words)) for one in found] == [
         (PRESENT, "kernel"),
         (PRESENT, "support vector machine"),

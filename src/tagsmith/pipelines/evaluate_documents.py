@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Any
 
 from tagsmith.metrics.phrases import ScoredDocument, keyphrase_metrics
-from tagsmith.pipelines.keyphrase import KeyphraseTagger, whole
+from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.run import CHUNK
+from tagsmith.pipelines.tag import whole
 from tagsmith.records import Document
 
 

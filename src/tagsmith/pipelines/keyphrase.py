@@ -17,7 +17,7 @@ from tagsmith.decode import Constraint
 from tagsmith.errors import DataError
 from tagsmith.pipelines.phrases import KeyphraseSettings, PhraseFinder, Phrases, within
 from tagsmith.pipelines.run import CHUNK, run, stream
-from tagsmith.pipelines.tag import DIGITS, Candidate, problem
+from tagsmith.pipelines.tag import DIGITS, Candidate, problem, whole
 from tagsmith.records import Document, Post, Tag, Tags
 from tagsmith.text.spans import SpanFinder
 from tagsmith.text.term_list import TermList
@@ -157,11 +157,6 @@ def believed(found: Sequence[Candidate], keep: float, *, top: int) -> list[Candi
 def plainest(words: str, written: Sequence[str]) -> str:
     """A phrase as the document has it: of its spellings there the one with the fewest capitals."""
     return min(written, key=lambda one: sum(letter.isupper() for letter in one), default=words)
-
-
-def whole(document: Document) -> str:
-    """Title and text as one."""
-    return f"{document.title}\n{document.text}" if document.title else document.text
 
 
 def as_document(given: str | Post | Document) -> Document:

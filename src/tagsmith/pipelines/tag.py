@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from tagsmith.pipelines.run import run, stream
-from tagsmith.records import Post, Segment, Tag, Tags
+from tagsmith.records import Document, Post, Segment, Tag, Tags
 from tagsmith.text.alike import alike
 from tagsmith.text.hashtags import hashtag_of, key
 from tagsmith.text.normalise import lone_surrogate
@@ -98,12 +98,14 @@ class Tagger:
         self.settings = settings
         self.spellings = spellings or {}
 
-    def tag(self, posts: Sequence[str | Post], *, top: int | None = None, evidence: bool = False) -> list[Tags]:
+    def tag(
+        self, posts: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
+    ) -> list[Tags]:
         """Tags for each post; `top` is the most to return, `evidence` adds the segments the model selected."""
         return run(_TagRun(self, self.asked(top), evidence), [as_post(post) for post in posts])
 
     def stream(
-        self, posts: Iterable[str | Post], *, top: int | None = None, evidence: bool = False
+        self, posts: Iterable[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> Iterator[tuple[Post, Tags]]:
         """The same for any number of posts, in bounded memory."""
         return stream(_TagRun(self, self.asked(top), evidence), map(as_post, posts))
@@ -223,6 +225,13 @@ def believed(raw: Raw, keep: float, *, top: int) -> list[Candidate]:
     return kept
 
 
-def as_post(given: str | Post) -> Post:
-    """A text on its own is a post without anything else."""
+def as_post(given: str | Post | Document) -> Post:
+    """A text on its own is a post without anything else; a document is its title and its text, a line each."""
+    if isinstance(given, Document):
+        return Post(whole(given), id=given.id, tags=given.keyphrases, parts=given.parts)
     return given if isinstance(given, Post) else Post(given)
+
+
+def whole(document: Document) -> str:
+    """Title and text as one."""
+    return f"{document.title}\n{document.text}" if document.title else document.text

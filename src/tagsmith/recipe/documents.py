@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tagsmith.data.readers import BadRow, good, read_documents
 from tagsmith.errors import ConfigError
-from tagsmith.pipelines.keyphrase import whole
-from tagsmith.pipelines.tag import problem
+from tagsmith.pipelines.tag import problem, whole
 from tagsmith.recipe.posts import Report
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Document

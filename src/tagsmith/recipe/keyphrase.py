@@ -16,8 +16,9 @@ from tagsmith.data.corpus import CHUNK, Corpus, Row
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
 from tagsmith.pipelines.evaluate_documents import evaluate_documents
-from tagsmith.pipelines.keyphrase import KeyphraseTagger, whole
+from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
+from tagsmith.pipelines.tag import whole
 from tagsmith.recipe.backbone import backbone_pieces, start_reader
 from tagsmith.recipe.documents import dev_documents, train_documents
 from tagsmith.recipe.posts import Report
