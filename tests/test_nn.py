@@ -417,3 +417,20 @@ def test_the_token_loss_is_cross_entropy_without_the_padding():
     assert_close(loss(changed, table, bias, target), wanted)
     plain = cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=0)
     assert_close(loss.eval()(states, table, bias, target), plain)  # smoothing is for training alone
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("lead", [0, 3])
+def test_a_view_by_place_reads_a_long_text_near_by_near_as_all_at_once(monkeypatch, relative, lead):
+    torch.manual_seed(0)
+    positions = RelativeWaves(8, 2) if relative else None
+    attention = Attention(8, 2, positions=positions, view=SparseView(lead=lead, near=2)).eval()
+    with torch.no_grad():
+        for weight in attention.parameters():
+            weight.normal_(std=0.5)
+    states, mask = torch.randn(2, 23, 8), padding(torch.tensor([23, 17]), 23)
+    whole = attention(states, states, mask)
+    monkeypatch.setattr("tagsmith.nn.attention.BLOCK", 5)
+    torch.testing.assert_close(attention(states, states, mask), whole, atol=1e-5, rtol=1e-4)
+    every = mask.expand(-1, 23, -1)  # a mask for each query
+    torch.testing.assert_close(attention(states, states, every), whole, atol=1e-5, rtol=1e-4)

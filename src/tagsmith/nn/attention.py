@@ -68,8 +68,10 @@ class Attention(nn.Module):
         keys, values = memory if isinstance(memory, KeysValues) else self.remember(memory)
         if self.view is None or queries.shape[2] <= BLOCK:
             mixed = self._mix(queries, keys, values, mask, first=keys.shape[2] - queries.shape[2])
-        else:
+        elif self.view.strong or keys.shape[2] != queries.shape[2]:
             mixed = self._mix_blocks(queries, keys, values, mask)
+        else:
+            mixed = self._mix_near(queries, keys, values, mask)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, first: int) -> Tensor:
@@ -82,9 +84,37 @@ class Attention(nn.Module):
         mixed = []
         for start in range(0, queries.shape[2], BLOCK):
             some = slice(start, start + BLOCK)
-            own = mask if mask is None or mask.shape[-2] == 1 else mask[..., some, :]
             first = keys.shape[2] - queries.shape[2] + start
-            mixed.append(self._mix(queries[:, :, some], keys, values, own, first=first))
+            mixed.append(self._mix(queries[:, :, some], keys, values, _queries_of(mask, some), first=first))
+        return torch.cat(mixed, dim=2)
+
+    def _mix_near(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """The same for a view by place alone: a block of queries meets the leading keys and those near it only."""
+        view, length = self.view, queries.shape[2]
+        assert view is not None
+        leading = slice(0, view.lead)
+        mixed = []
+        if view.lead:  # they see everything
+            mixed.append(self._mix(queries[:, :, leading], keys, values, _queries_of(mask, leading), first=0))
+        for start in range(view.lead, length, BLOCK):
+            some = slice(start, min(start + BLOCK, length))
+            low, high = max(start - view.near, view.lead), min(some.stop + view.near, length)
+            runs = [slice(0, view.lead), slice(low, high)] if view.lead else [slice(low, high)]
+            met = torch.cat([torch.arange(run.start, run.stop, device=keys.device) for run in runs])
+            seen = view.by_place(torch.arange(some.start, some.stop, device=keys.device), met)
+            own = _queries_of(mask, some)
+            seen = seen if own is None else seen & own[..., met].unsqueeze(-3)
+            asked = queries[:, :, some]
+            bias: Tensor = seen
+            if self.positions is not None:
+                parts = [
+                    self.positions(asked, keys[:, :, run], first=start - run.start, project=self._project_keys)
+                    for run in runs
+                ]
+                bias = torch.cat(parts, dim=-1).to(queries.dtype).masked_fill(~seen, -math.inf)
+            dropout = self.dropout if self.training else 0.0
+            near = keys[:, :, met], values[:, :, met]
+            mixed.append(scaled_dot_product_attention(asked, *near, attn_mask=bias, dropout_p=dropout))
         return torch.cat(mixed, dim=2)
 
     def weights(self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None) -> Tensor:
@@ -129,3 +159,8 @@ class Attention(nn.Module):
         """Through the keys' matrix, without its bias.  (length, width) -> (heads, length, size)"""
         width = states.shape[-1]
         return linear(states, self.key_value.weight[:width]).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+
+def _queries_of(mask: Tensor | None, some: slice) -> Tensor | None:
+    """The part of a mask that is about some queries."""
+    return mask if mask is None or mask.shape[-2] == 1 else mask[..., some, :]

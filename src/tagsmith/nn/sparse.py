@@ -32,14 +32,16 @@ class SparseView(nn.Module):
 
         `first` is the place of the first query among the keys.
         """
-        here = torch.arange(first, first + queries.shape[-2], device=keys.device)[:, None]
-        there = torch.arange(keys.shape[-2], device=keys.device)
-        seen = (here < self.lead) | (there < self.lead)
-        if self.near:
-            seen = seen | ((here - there).abs() <= self.near)
+        here = torch.arange(first, first + queries.shape[-2], device=keys.device)
+        seen = self.by_place(here, torch.arange(keys.shape[-2], device=keys.device))
         if self.strong:
             seen = seen | self._strongest(queries, keys, bias, valid)
         return seen if valid is None else seen & valid
+
+    def by_place(self, here: Tensor, there: Tensor) -> Tensor:
+        """What queries and keys at these places see of each other, strength aside.  -> (query, key)"""
+        seen = (here[:, None] < self.lead) | (there < self.lead)
+        return seen | ((here[:, None] - there).abs() <= self.near) if self.near else seen
 
     def _strongest(self, queries: Tensor, keys: Tensor, bias: Tensor | None, valid: Tensor | None) -> Tensor:
         """Scores decide, but no gradient flows through the choice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tagsmith.config import from_dict, to_dict
 from tagsmith.data.corpus import CHUNK, Corpus, Row
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
-from tagsmith.pipelines.evaluate_documents import evaluate_documents
+from tagsmith.pipelines.evaluate_documents import choose_keep, evaluate_documents
 from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.tag import whole
@@ -82,7 +83,10 @@ class KeyphraseJob:
         return {name: value for name, value in scores.items() if name != "parts"}
 
     def bundle(self, model: Any, dev: Sequence[Document], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
-        """The model with its settings, and how good it is."""
+        """The model with its settings, the threshold chosen where slots always have something to say."""
+        tagger = self._tagger(model)
+        if tagger.finder.parallel:
+            self.settings = replace(self.settings, keep=choose_keep(tagger, dev))
         made = Bundle(
             name=self.recipe.name,
             task=self.recipe.task,

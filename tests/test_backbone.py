@@ -1,0 +1,117 @@
+"""A pre-trained BERT as a reader: its pieces under our ids, its weights under our names, the same states."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from torch.nn.functional import gelu, layer_norm, linear
+from torch.testing import assert_close
+
+from tagsmith.errors import ConfigError
+from tagsmith.models.slots import Slots, SlotsConfig
+from tagsmith.recipe.backbone import backbone_pieces, start_reader
+from tagsmith.text.pieces import SPECIALS, Pieces
+
+PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "graph", "##s", "of", "word", "a", "##x", "rare"]
+WIDTH, HEADS, INNER = 8, 2, 12
+
+
+def random_weights() -> dict[str, torch.Tensor]:
+    torch.manual_seed(3)
+    sizes = {
+        "embeddings.word_embeddings.weight": (len(PIECES), WIDTH),
+        "embeddings.position_embeddings.weight": (16, WIDTH),
+        "embeddings.token_type_embeddings.weight": (2, WIDTH),
+        "pooler.dense.weight": (WIDTH, WIDTH),
+    }
+    for number in range(2):
+        layer = f"encoder.layer.{number}."
+        for name, out, inner in (
+            ("attention.self.query", WIDTH, WIDTH),
+            ("attention.self.key", WIDTH, WIDTH),
+            ("attention.self.value", WIDTH, WIDTH),
+            ("attention.output.dense", WIDTH, WIDTH),
+            ("intermediate.dense", INNER, WIDTH),
+            ("output.dense", WIDTH, INNER),
+        ):
+            sizes |= {f"{layer}{name}.weight": (out, inner), f"{layer}{name}.bias": (out,)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            sizes |= {f"{layer}{name}.weight": (WIDTH,), f"{layer}{name}.bias": (WIDTH,)}
+    sizes |= {"embeddings.LayerNorm.weight": (WIDTH,), "embeddings.LayerNorm.bias": (WIDTH,)}
+    return {name: torch.randn(size) * 0.5 for name, size in sizes.items()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A Hugging Face folder of a very small BERT."""
+    tokenizer = Tokenizer(models.WordPiece({piece: place for place, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    save_file(random_weights(), tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def bert(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+    """BERT's encoder, written out for one text."""
+
+    def dense(states: torch.Tensor, name: str) -> torch.Tensor:
+        return linear(states, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def norm(states: torch.Tensor, name: str) -> torch.Tensor:
+        return layer_norm(states, (WIDTH,), weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    states = weights["embeddings.word_embeddings.weight"][ids]
+    states = states + weights["embeddings.position_embeddings.weight"][: len(ids)]
+    states = norm(states + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    for number in range(2):
+        layer = f"encoder.layer.{number}."
+        query, key, value = (
+            dense(states, f"{layer}attention.self.{name}").view(len(ids), HEADS, -1).transpose(0, 1)
+            for name in ("query", "key", "value")
+        )
+        looks = (query @ key.transpose(1, 2) / math.sqrt(WIDTH / HEADS)).softmax(-1) @ value
+        mixed = dense(looks.transpose(0, 1).flatten(1), f"{layer}attention.output.dense")
+        states = norm(states + mixed, f"{layer}attention.output.LayerNorm")
+        wide = gelu(dense(states, f"{layer}intermediate.dense"))
+        states = norm(states + dense(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
+    return states
+
+
+def config(**changes: object) -> SlotsConfig:
+    sizes = {"width": WIDTH, "heads": HEADS, "inner": INNER, "reader_layers": 2, "writer_layers": 1, "longest": 16}
+    return SlotsConfig(**{"vocab": 12, "reader_norm": "post", "places": "learned", "dropout": 0.0, **sizes, **changes})
+
+
+def test_the_pieces_that_are_used_are_kept_behind_our_specials(folder, tmp_path):
+    pieces = backbone_pieces(folder, ["graphs of words", "a graph of graphs", "graphs words of word"])
+    assert pieces.vocabulary() == [*SPECIALS, "graph", "##s", "of", "word", "a", "##x"]
+    assert pieces.join(pieces.ids(["Graphs of words"])[0]) == "graphs of words"
+    assert pieces.ids(["rare"]) == [[1]]
+    pieces.save(tmp_path / "tokeniser.json")
+    assert Pieces.load(tmp_path / "tokeniser.json").ids(["graphs"]) == pieces.ids(["graphs"])
+
+
+def test_the_reader_reads_as_the_backbone_does(folder):
+    pieces = backbone_pieces(folder, ["graphs of words"] * 3)
+    model = Slots(config(vocab=pieces.size)).eval()
+    start_reader(model, folder, pieces)
+    (ids,) = pieces.ids(["a graph of words"])
+    states = model.encode(torch.tensor([ids]), torch.tensor([len(ids)])).states[0]
+    theirs = torch.tensor([PIECES.index(piece) for piece in ("a", "graph", "of", "word", "##s")])
+    assert_close(states, bert(random_weights(), theirs), atol=1e-4, rtol=1e-4)
+
+
+def test_a_backbone_that_does_not_fit_is_refused(folder, tmp_path):
+    pieces = backbone_pieces(folder, ["graphs"] * 3)
+    with pytest.raises(ConfigError, match="does not fit the model"):
+        start_reader(Slots(config(vocab=pieces.size, inner=16)), folder, pieces)
+    with pytest.raises(ConfigError, match="is no tokeniser"):
+        backbone_pieces(tmp_path / "none", ["x"])
+    (folder / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        start_reader(Slots(config(vocab=pieces.size)), folder, pieces)
