@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tagsmith.errors import DataError
 
 Row = Mapping[str, Any]
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
 Span = tuple[int, int]  # character offsets into the given text: start, end
 
 
@@ -27,6 +28,15 @@ class Post:
     seen: tuple[bool, ...] = ()  # for each tag: does it occur in the training data
 
 
+class Mark(NamedTuple):
+    """Where a keyphrase of a known kind stands, in the text or in the title."""
+
+    start: int
+    end: int
+    kind: str = "KEY"
+    title: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A title and a text, either of which may be missing, and its author's keyphrases where they are known."""
@@ -37,6 +47,38 @@ class Document:
     keyphrases: tuple[str, ...] = ()
     variants: tuple[tuple[str, ...], ...] = ()  # groups of keyphrases that say the same
     parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
+    marks: tuple[Mark, ...] | None = None  # None: the keyphrases stand wherever their words do
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A text to be filed under one label, with its title if it has one, and its label where it is known."""
+
+    text: str
+    title: str = ""
+    id: str | int | None = None
+    label: str | None = None
+    parts: tuple[str, ...] = ()
+
+
+class Gold(NamedTuple):
+    """A right answer, and where it begins in the passage; None: wherever its words stand."""
+
+    text: str
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the passage that may answer it, and its answers where they are known."""
+
+    question: str
+    context: str
+    title: str = ""
+    id: str | int | None = None
+    answers: tuple[Gold, ...] = ()
+    impossible: bool | None = None  # None: not known
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +120,42 @@ class Vector:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One label, and how often such a score is right."""
+
+    label: str
+    score: float  # 0..1
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The answer of a classifier for one text: its labels, best first, or the reason why there are none."""
+
+    labels: tuple[Label, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A piece of the passage that answers the question."""
+
+    text: str
+    score: float  # 0..1
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was found for one question, best first; none and no error: the passage does not say."""
+
+    answers: tuple[Answer, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+
+
 def post_of(row: Row) -> Post:
     """The post in a row `{"id"?, "text", "hashtags" | "tags"?, "hashtag_words"?, "part" | "domain"?, "seen"?}`."""
     text = row.get("text")
@@ -92,23 +170,19 @@ def post_of(row: Row) -> Post:
         id=_id_of(row),
         tags=_names(tags, "hashtags"),
         tag_words=_names(row.get("hashtag_words"), "hashtag_words"),
-        parts=tuple(str(row[name]) for name in ("part", "domain") if row.get(name)),
+        parts=_parts(row),
         seen=_flags(row.get("seen")),
     )
 
 
 def document_of(row: Row) -> Document:
-    """The document in a row `{"id"?, "title"?, "abstract" | "text", "keyphrases"?, "variants"?, "part"?}`."""
-    given = {name: row.get(name) for name in ("title", "abstract", "text")}
-    if all(value is None for value in given.values()):
-        names = ", ".join(map(repr, row)) or "none"
-        raise DataError(
-            f"the row has no field 'abstract', 'text' or 'title' (its fields: {names}); "
-            "rename one with `--field abstract=NAME`"
-        )
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"the field {name!r} must be a string, not {type(value).__name__}")
+    """The document in a row `{"id"?, "title"?, "abstract" | "text", "keyphrases"?, "variants"?, "part"?}`.
+
+    Or in one of words with their labels `{"id"?, "tokens", "tags"?, "title_tokens"?, "part"?}`.
+    """
+    if row.get("tokens") is not None:
+        return _marked_document(row)
+    given = _texts(row, "abstract", "text", "title")
     body = given["abstract"] if given["abstract"] is not None else given["text"]
     phrases = row.get("keyphrases")
     if isinstance(phrases, str) and ";" in phrases:
@@ -120,8 +194,99 @@ def document_of(row: Row) -> Document:
         id=_id_of(row),
         keyphrases=_names(phrases, "keyphrases"),
         variants=tuple(_names(group, "variants") for group in variants) if isinstance(variants, list) else (),
-        parts=tuple(str(row[name]) for name in ("part", "domain") if row.get(name)),
+        parts=_parts(row),
     )
+
+
+def _marked_document(row: Row) -> Document:
+    """Words with BIO labels as a document; the first `title_tokens`, or those before ABSTRACT, are its title."""
+    words, labels = row["tokens"], row.get("tags")
+    labels = ["O"] * len(words) if labels is None and isinstance(words, list) else labels
+    if not (isinstance(words, list) and isinstance(labels, list) and len(words) == len(labels)):
+        raise DataError("the fields 'tokens' and 'tags' must be lists of one length")
+    if not all(isinstance(one, str) for one in [*words, *labels]):
+        raise DataError("the fields 'tokens' and 'tags' must hold strings")
+    words = [_BRACKETS.get(word, word) for word in words]
+    head = row.get("title_tokens")
+    skip = 0
+    if not isinstance(head, int):
+        head = words.index("ABSTRACT") if "ABSTRACT" in words[:60] else 0
+        skip = 1 if head else 0
+    marks: list[Mark] = []
+    for title, some in ((True, slice(0, head)), (False, slice(head + skip, None))):
+        marks += _marks(words[some], labels[some], title=title)
+    title, text = " ".join(words[:head]), " ".join(words[head + skip :])
+    phrases = [(title if one.title else text)[one.start : one.end] for one in marks]
+    names = tuple(dict.fromkeys(phrase.lower() for phrase in phrases))
+    return Document(text, title, _id_of(row), names, parts=_parts(row), marks=tuple(marks))
+
+
+def _marks(words: list[str], labels: list[str], *, title: bool) -> list[Mark]:
+    """BIO labels as places in the words joined by blanks; an I that follows nothing begins a span."""
+    found: list[Mark] = []
+    start, open_kind = 0, None
+    for word, label in zip(words, labels, strict=True):
+        _, _, kind = label.partition("-")
+        if label == "O":
+            open_kind = None
+        elif label.startswith("I-") and open_kind == kind:
+            found[-1] = found[-1]._replace(end=start + len(word))
+        else:
+            found.append(Mark(start, start + len(word), kind or "KEY", title))
+            open_kind = kind
+        start += len(word) + 1
+    return found
+
+
+def labelled_of(row: Row) -> Labelled:
+    """The text in a row `{"id"?, "title"?, "body" | "text", "label"?, "part"?}`."""
+    given = _texts(row, "title", "body", "text")
+    body = given["body"] if given["body"] is not None else given["text"]
+    label = row.get("label")
+    if label is not None and not isinstance(label, str | int):
+        raise DataError(f"the field 'label' must be a string or a whole number, not {label!r:.60}")
+    return Labelled(
+        text=body or "",
+        title=given["title"] or "",
+        id=_id_of(row),
+        label=None if label is None or not str(label).strip() else str(label).strip(),
+        parts=_parts(row),
+    )
+
+
+def question_of(row: Row) -> Question:
+    """The question in a row `{"id"?, "title"?, "question", "context", "answers"?, "is_impossible"?, "part"?}`."""
+    given = _texts(row, "question", "context", "title")
+    for name in ("question", "context"):
+        if given[name] is None:
+            names = ", ".join(map(repr, row)) or "none"
+            raise DataError(f"the row has no field {name!r} (its fields: {names}); rename one: `--field {name}=NAME`")
+    answers, impossible = row.get("answers"), row.get("is_impossible")
+    if isinstance(answers, str):  # of a table
+        answers = [answers]
+    if answers is not None and not isinstance(answers, list | tuple):
+        raise DataError(f"the field 'answers' must be a list of {{'text', 'start'}}, not {answers!r:.60}")
+    return Question(
+        question=given["question"] or "",
+        context=given["context"] or "",
+        title=given["title"] or "",
+        id=_id_of(row),
+        answers=tuple(_gold(one) for one in answers or ()),
+        impossible=bool(impossible) if isinstance(impossible, bool | int) else None if answers is None else not answers,
+        parts=_parts(row),
+    )
+
+
+def labels_row(answer: Labels) -> dict[str, Any]:
+    """The labels as the JSON object of the contract."""
+    found = [{"label": one.label, "score": one.score} for one in answer.labels]
+    return {"id": answer.id, "labels": found, "error": answer.error}
+
+
+def answers_row(answer: Answers) -> dict[str, Any]:
+    """The answers as the JSON object of the contract."""
+    found = [{"text": one.text, "score": one.score, "start": one.start, "end": one.end} for one in answer.answers]
+    return {"id": answer.id, "answers": found, "error": answer.error}
 
 
 def to_row(answer: Tags) -> dict[str, Any]:
@@ -144,6 +309,34 @@ def _tag_row(tag: Tag) -> dict[str, Any]:
 def vector_row(answer: Vector) -> dict[str, Any]:
     """The vector as the JSON object of the contract."""
     return {"id": answer.id, "vector": list(answer.vector), "error": answer.error}
+
+
+def _texts(row: Row, *names: str) -> dict[str, str | None]:
+    """Fields that hold a string or nothing, at least one of them a string."""
+    given = {name: row.get(name) for name in names}
+    if all(value is None for value in given.values()):
+        found = ", ".join(map(repr, row)) or "none"
+        wanted = " or ".join(map(repr, names))
+        raise DataError(
+            f"the row has no field {wanted} (its fields: {found}); rename one with `--field {names[0]}=NAME`"
+        )
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"the field {name!r} must be a string, not {type(value).__name__}")
+    return given
+
+
+def _gold(given: Any) -> Gold:
+    if isinstance(given, str):
+        return Gold(given)
+    start = given.get("start", given.get("answer_start")) if isinstance(given, Mapping) else None
+    if not isinstance(given, Mapping) or not isinstance(given.get("text"), str) or not isinstance(start, int | None):
+        raise DataError(f"an answer must be a string or {{'text', 'start'}}, not {given!r:.60}")
+    return Gold(given["text"], start)
+
+
+def _parts(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in ("part", "domain") if row.get(name))
 
 
 def _id_of(row: Row) -> str | int | None:

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,10 +19,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tagsmith.config import check_positive
-from tagsmith.data.corpus import Corpus, Ids
+from tagsmith.data.corpus import Corpus, Ids, Ragged
 from tagsmith.text.pieces import END, PAD
 
 ROUND = 8  # sequence lengths are padded to a multiple of this, so that few shapes occur
+
+
+class Pinned(Protocol):
+    """What the thread that makes batches asks of one."""
+
+    def pin(self) -> Self: ...
+
+
+Batch = TypeVar("Batch", bound=Pinned)
 
 
 class PairBatch(NamedTuple):
@@ -81,17 +90,10 @@ class Batches:
         each teach a habit that the next has to unteach. Within a step the posts are sorted by length and cut into
         parts, so that little is padding. All steps are of one size, so that few shapes occur.
         """
-        settings = self.settings
-        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.corpus))
-        rows = max(1, settings.tokens // (settings.source + settings.target))
-        groups = np.array_split(order, -(-len(order) // (rows * settings.parts)) or 1)
-        usable = len(groups) - len(groups) % self.world or len(groups)  # every process takes the same number of steps
-        own = groups[self.rank : usable : self.world] or groups[:1]
-        return [self._parts(posts) for posts in own]
-
-    def _parts(self, posts: Ids) -> list[Ids]:
-        by_length = posts[np.argsort(self.corpus.source.lengths(posts), kind="stable")]
-        return [part for part in np.array_split(by_length, self.settings.parts) if len(part)]
+        rows = max(1, self.settings.tokens // (self.settings.source + self.settings.target))
+        groups = random_groups(len(self.corpus), rows, self.settings, epoch)
+        own = share(groups, self.rank, self.world)
+        return [cut_by_length(posts, self.corpus.source, self.settings.parts) for posts in own]
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[list[PairBatch]]:
         """The steps themselves, from the `skip`-th on, made ahead by a thread."""
@@ -128,6 +130,24 @@ class Batches:
         return starts, targets.ends[self.corpus.groups[posts] - 1] - starts
 
 
+def random_groups(count: int, rows: int, settings: BatchSettings, epoch: int) -> list[Ids]:
+    """The numbers below `count` in an order of chance, cut into steps of so many rows in each part."""
+    order = np.random.default_rng((settings.seed, epoch)).permutation(count)
+    return np.array_split(order, -(-count // (rows * settings.parts)) or 1)
+
+
+def share(groups: list[Ids], rank: int, world: int) -> list[Ids]:
+    """The steps of one of several processes, each of which takes the same number."""
+    usable = len(groups) - len(groups) % world or len(groups)
+    return groups[rank:usable:world] or groups[:1]
+
+
+def cut_by_length(rows: Ids, texts: Ragged, parts: int) -> list[Ids]:
+    """The rows of a step sorted by length and cut into parts."""
+    by_length = rows[np.argsort(texts.lengths(rows), kind="stable")]
+    return [part for part in np.array_split(by_length, parts) if len(part)]
+
+
 def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
     """Rows of a flat array, padded on the right to a round length.  -> (rows, longest)"""
     longest = int(_round_up(lengths.max(initial=1)))
@@ -147,12 +167,12 @@ def pad_ids(rows: Sequence[list[int]], *, longest: int) -> tuple[Tensor, Tensor]
     return ids, lengths
 
 
-def prefetch(steps: Iterable[list[PairBatch]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[PairBatch]]:
+def prefetch(steps: Iterable[list[Batch]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[Batch]]:
     """The same steps, made by a thread that stays a few ahead."""
-    ready: queue.Queue[list[PairBatch] | BaseException | None] = queue.Queue(ahead)
+    ready: queue.Queue[list[Batch] | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
 
-    def put(item: list[PairBatch] | BaseException | None) -> None:
+    def put(item: list[Batch] | BaseException | None) -> None:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)

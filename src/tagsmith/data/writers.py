@@ -26,7 +26,9 @@ from tagsmith.data.readers import Packing, format_of
 from tagsmith.errors import OutputError
 from tagsmith.records import Row
 
-Schema = Literal["tags", "phrases", "segments", "vectors"]  # rows of the contract; phrases: of documents with titles
+Schema = Literal[
+    "tags", "phrases", "segments", "vectors", "labels", "answers"
+]  # rows of the contract; phrases: of documents with titles
 
 BATCH_ROWS = 10_000  # rows of a Parquet file held at once
 _FIELDS: dict[Schema, tuple[str, ...]] = {
@@ -34,6 +36,8 @@ _FIELDS: dict[Schema, tuple[str, ...]] = {
     "phrases": ("id", "tags", "error"),
     "segments": ("id", "tags", "error", "segments"),
     "vectors": ("id", "vector", "error"),
+    "labels": ("id", "labels", "error"),
+    "answers": ("id", "answers", "error"),
 }
 _WAYS_OUT = {
     errno.ENOENT: "its folder does not exist; make it first",
@@ -329,6 +333,12 @@ def _arrow_schema(schema: Schema) -> Any:
         "error": arrow.string(),
         "segments": arrow.list_(arrow.struct(segment)),
         "vector": arrow.list_(arrow.float32()),
+        "labels": arrow.list_(arrow.struct({"label": arrow.string(), "score": arrow.float64()})),
+        "answers": arrow.list_(
+            arrow.struct(
+                {"text": arrow.string(), "score": arrow.float64(), "start": arrow.int64(), "end": arrow.int64()}
+            )
+        ),
     }
     if schema == "phrases":
         types["tags"] = arrow.list_(arrow.struct({**tag, "title_spans": spans}))

@@ -57,6 +57,25 @@ class BothWays(nn.Module):
         return states[torch.arange(len(states), device=states.device), last]
 
 
+class TwoWays(nn.Module):
+    """Every place read from both sides.  (batch, source, width), (batch,) -> (batch, source, 2 * hidden)
+
+    As `BothWays`, lengths stay on the device; places behind a row's end hold nothing of use.
+    """
+
+    def __init__(self, width: int, hidden: int, *, cell: Literal["gru", "lstm"] = "lstm") -> None:
+        super().__init__()
+        self.ahead = CELLS[cell](width, hidden, batch_first=True)
+        self.back = CELLS[cell](width, hidden, batch_first=True)
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        places = torch.arange(vectors.shape[1], device=vectors.device)
+        turned = (lengths[:, None] - 1 - places).clamp(min=0)[:, :, None]  # its own inverse, where it is real
+        ahead, _ = self.ahead(vectors)
+        back, _ = self.back(vectors.gather(1, turned.expand_as(vectors)))
+        return torch.cat([ahead, back.gather(1, turned.expand_as(back))], dim=-1)
+
+
 class AdditiveAttention(nn.Module):
     """Bahdanau's attention: a small network scores each memory place against the state."""
 

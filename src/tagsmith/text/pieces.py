@@ -85,6 +85,11 @@ class Pieces:
         """Where each piece of the text stands in it."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
 
+    def encoded(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and where the piece of each stands in it, without the blank before it."""
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(one.ids, [_without_blank(text, *span) for span in one.offsets]) for text, one in zip(texts, found)]
+
     def join(self, ids: Sequence[int]) -> str:
         """The text of ids, specials left out."""
         if any(one >= self.first_name for one in ids):
@@ -104,3 +109,9 @@ class Pieces:
             return cls(Tokenizer.from_str(json.dumps(whole["pieces"])), whole["names"])
         except Exception as problem:  # the library raises bare Exception for every cause
             raise BundleError(f"{path} is no tokeniser: {problem}; take a fresh copy of the model") from None
+
+
+def _without_blank(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end

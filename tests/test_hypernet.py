@@ -1,0 +1,150 @@
+"""The model that reads a body by the light of its title: every head, every way to read, frozen and not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tagsmith.bundle import pack, unpack
+from tagsmith.data.batches import BatchSettings
+from tagsmith.data.reading import Example, ReadBatches, Reading, collated
+from tagsmith.errors import TrainError
+from tagsmith.models import find_model
+from tagsmith.models.hypernet import Hypernet, HypernetConfig, pooled
+
+SIZES = {"width": 16, "heads": 2, "inner": 32, "reader_layers": 1, "hidden": 8, "code": 3, "longest": 64}
+ASKED = ("classify", "answer", "extract")
+BODIES = ("hypernet", "plain", "bilstm", "tg")
+
+
+def build(**changes: object) -> Hypernet:
+    torch.manual_seed(5)
+    return Hypernet(HypernetConfig(**{"vocab": 40, "labels": 3, "dropout": 0.0, **SIZES, **changes})).eval()
+
+
+def examples(asked: str, *, count: int = 6) -> list[Example]:
+    """Texts whose answer follows from their first word and their title."""
+    chance = np.random.default_rng(4)
+    made = []
+    for number in range(count):
+        meta = [4, *chance.integers(6, 40, 1 + number % 3).tolist()]
+        body = chance.integers(6, 40, 4 + 3 * (number % 4)).tolist()
+        ids = [*meta, 3, *body, 3]
+        places = list(range(len(meta) + 1, len(ids) - 1))
+        target = {
+            "classify": [number % 3],
+            "answer": [number % 3, number % 3 + (number % 3 > 0)],
+            "extract": [(number + place) % 3 for place in range(len(body))],
+        }[asked]
+        made.append(Example(ids, len(meta), places, target))
+    return made
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("body", BODIES)
+def test_a_text_is_read_alone_as_among_others(asked, body):
+    model, some = build(asked=asked, body=body, pool="mean"), examples(asked)
+    together = model(collated(some)).scores
+    for row, one in enumerate(some):
+        alone = model(collated([one])).scores[0]
+        real = len(one.body) + (asked == "answer") if asked != "classify" else len(alone)
+        assert_close(alone[:real], together[row][:real], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("body", BODIES)
+def test_ten_texts_are_learned_by_heart(asked, body):
+    model, some = build(asked=asked, body=body, constant=body != "hypernet" or asked != "classify"), examples(asked)
+    batch = collated(some)
+    optimiser = torch.optim.AdamW(model.train().parameters(), lr=1e-2)
+    for _ in range(120):
+        loss = model.loss(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    scores = model.eval()(batch).scores
+    if asked == "classify":
+        assert scores.argmax(-1).tolist() == [one.target[0] for one in some]
+    elif asked == "answer":
+        assert scores.argmax(1).tolist() == [one.target for one in some]
+    else:
+        assert model.crf.best(scores, batch.body_lengths) == [one.target for one in some]
+
+
+@pytest.mark.parametrize("body", ["hypernet", "tg"])
+def test_the_title_matters(body):
+    model, one = build(asked="classify", body=body), examples("classify")[0]
+    batch = collated([one])
+    split = model.split(batch)
+    _, seen = model.body(split)
+    _, other = model.body(split._replace(meta=split.meta.flip(2) * 3))
+    assert not torch.allclose(seen, other)
+
+
+def test_a_frozen_reader_is_read_once(tmp_path):
+    model = build(asked="extract", freeze=True, dropout=0.5).train()
+    assert not model.reader.training
+    assert not any(weight.requires_grad for weight in model.reader.parameters())
+    reading = Reading.pack(examples("extract"))
+    batch = reading.collate(np.arange(6))
+
+    def fill(whole, states):
+        for row in range(len(whole)):
+            one = whole.collate(np.array([row]))
+            start = int(whole.ids.starts(np.array([row]))[0])
+            states[start : start + int(one.lengths[0])] = model.states(one)[0, : int(one.lengths[0])].numpy()
+
+    kept = reading.with_states(tmp_path / "states.bin", 16, fill=fill).collate(np.arange(6))
+    assert kept.states.shape == (*batch.ids.shape, 16)
+    model.eval()
+    assert_close(model(kept).scores[0, :4], model(batch).scores[0, :4], atol=1e-2, rtol=1e-2)
+    model.loss(kept).backward()
+    assert model.reader.embed.table.weight.grad is None
+    assert model.repeated_parts() == []
+
+
+def test_saving_and_loading_keeps_the_scores(tmp_path):
+    assert find_model("hypernet") is Hypernet
+    model, other, batch = build(asked="answer"), build(asked="answer"), collated(examples("answer"))
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(1.0)
+    unpack(pack(model, how="fp16"), other, dtype=torch.float32, folder=tmp_path)
+    assert_close(other(batch).scores, model(batch).scores, atol=1e-2, rtol=1e-2)
+
+
+def test_pooling_sees_real_places_only():
+    states, lengths = torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([2])
+    assert [pooled(states, lengths, how).item() for how in ("last", "mean", "max")] == [3.0, 2.0, 3.0]
+
+
+# batches
+
+
+def test_batches_are_of_few_shapes_where_asked():
+    reading = Reading.pack(examples("extract", count=40))
+    settings = BatchSettings(tokens=64 * 4, source=64, parts=2)
+    fine, coarse = ReadBatches(reading, settings), ReadBatches(reading, settings, coarse=True, meta=8)
+    shapes = {tuple(part.shape[1:] for part in batch) for step in coarse.epoch(0) for batch in step}
+    assert len(shapes) == 1
+    assert all(part.shape[1] % 8 == 0 for step in fine.epoch(0) for batch in step for part in (batch.ids, batch.body))
+    seen = sorted(int(row) for step in fine.plan(1) for part in step for row in part)
+    assert seen == list(range(40))
+    assert fine.steps(0) == 5
+    assert len(list(fine.epoch(0, skip=3))) == 2
+
+
+def test_examples_are_kept_in_a_file(tmp_path):
+    reading = Reading.pack(examples("answer"))
+    reading.save(tmp_path / "reading.npz")
+    found = Reading.load(tmp_path / "reading.npz").collate(np.arange(6))
+    for one, two in zip(found, reading.collate(np.arange(6)), strict=True):
+        assert_close(one, two)
+    (tmp_path / "reading.npz").write_bytes(b"x")
+    with pytest.raises(TrainError, match="holds no examples"):
+        Reading.load(tmp_path / "reading.npz")
+    with pytest.raises(TrainError, match="no row to learn from"):
+        Reading.pack([])
