@@ -206,6 +206,89 @@ top = 5
 """
 
 
+READER_RECIPE = """
+name = "tiny-{task}"
+task = "{task}"
+
+[data]
+root = {root}
+train = ["{task}.jsonl"]
+dev = ["{task}.jsonl"]
+
+[tokeniser]
+size = 400
+
+[model]
+name = "hypernet"
+width = 32
+heads = 2
+inner = 64
+reader_layers = 1
+hidden = 16
+code = 4
+pool = "max"
+dropout = 0.0
+
+[batches]
+tokens = 1536
+source = 48
+
+[train]
+steps = {steps}
+learning_rate = 1e-2
+evaluate_every = {steps}
+log_every = 40
+metric = "{metric}"
+
+[pipeline]
+source = 48
+meta = 16
+overlap = 12
+"""
+
+
+def sample_labelled() -> list[dict[str, object]]:
+    """Texts of a few topics, with titles; the label is the topic."""
+    topics = list(TOPICS.items())[:4]
+    return [
+        {
+            "id": f"{label}-{place}",
+            "title": f"About {things[place]}",
+            "body": frame.format(things[place]),
+            "label": label,
+        }
+        for label, things in topics
+        for place, frame in enumerate(FRAMES[:3])
+    ]
+
+
+def sample_questions() -> list[dict[str, object]]:
+    """Passages that tell who likes what; some questions are about somebody they do not name."""
+    rows: list[dict[str, object]] = []
+    names = ("Ada", "Ben", "Cleo", "Dan")
+    things = [thing for some in list(TOPICS.values())[:4] for thing in some]
+    for number in range(16):
+        one, two = names[number % 4], names[(number + 1) % 4]
+        first, second = things[number % 12], things[(number + 5) % 12]
+        context = f"{one} loves {first}. {two} hates {second}."
+        rows.append(
+            {
+                "id": number,
+                "question": f"What does {one} love?",
+                "context": context,
+                "answers": [{"text": first, "start": context.index(first)}],
+                "is_impossible": False,
+            }
+        )
+        if number % 2:
+            other = names[(number + 2) % 4]
+            asked = f"What does {other} love?"
+            rows.append(
+                {"id": f"{number}-no", "question": asked, "context": context, "answers": [], "is_impossible": True}
+            )
+    return rows
+
+
 def sample_documents() -> list[dict[str, object]]:
     """Documents on the same topics: what they are about stands in them, the topic itself does not."""
     rows = []
@@ -324,6 +407,35 @@ def keyphrase_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def slots_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained model that writes keyphrases side by side, in sub-words."""
     return _documents_bundle(SLOTS_RECIPE, tmp_path_factory.mktemp("slots"))
+
+
+def _reader_bundle(task: str, folder: Path, rows: list[dict[str, object]], *, steps: int, metric: str) -> Path:
+    from tagsmith.recipe import make, read_recipe
+
+    write_rows(folder / f"{task}.jsonl", rows)
+    recipe = folder / f"{task}.toml"
+    text = READER_RECIPE.format(task=task, root=json.dumps(str(folder)), steps=steps, metric=metric)
+    recipe.write_text(text, encoding="utf-8")
+    return make(read_recipe(recipe), folder / "run")
+
+
+@pytest.fixture(scope="session")
+def classify_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that files texts under labels."""
+    folder = tmp_path_factory.mktemp("classify")
+    return _reader_bundle("classify", folder, sample_labelled(), steps=60, metric="accuracy")
+
+
+@pytest.fixture(scope="session")
+def answer_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that answers questions."""
+    return _reader_bundle("answer", tmp_path_factory.mktemp("answer"), sample_questions(), steps=150, metric="f1")
+
+
+@pytest.fixture(scope="session")
+def extract_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model that marks keyphrases."""
+    return _reader_bundle("extract", tmp_path_factory.mktemp("extract"), sample_documents(), steps=80, metric="span_f1")
 
 
 @pytest.fixture

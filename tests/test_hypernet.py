@@ -53,13 +53,14 @@ def test_a_text_is_read_alone_as_among_others(asked, body):
         assert_close(alone[:real], together[row][:real], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    ("asked", "body"), [*((asked, "hypernet") for asked in ASKED), *(("extract", body) for body in BODIES[1:])]
+)
 def test_ten_texts_are_learned_by_heart(asked, body):
     model, some = build(asked=asked, body=body, constant=body != "hypernet" or asked != "classify"), examples(asked)
     batch = collated(some)
-    optimiser = torch.optim.AdamW(model.train().parameters(), lr=1e-2)
-    for _ in range(120):
+    optimiser = torch.optim.AdamW(model.train().parameters(), lr=2e-2)
+    for _ in range(80):
         loss = model.loss(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

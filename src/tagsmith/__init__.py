@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Answer": "tagsmith.records",
+    "Answers": "tagsmith.records",
     "AutoTagger": "tagsmith.pipelines.auto",
+    "Document": "tagsmith.records",
     "Embedder": "tagsmith.pipelines.embed",
+    "Label": "tagsmith.records",
+    "Labelled": "tagsmith.records",
+    "Labels": "tagsmith.records",
     "MergedTagger": "tagsmith.pipelines.merge",
     "Post": "tagsmith.records",
+    "Question": "tagsmith.records",
+    "Reader": "tagsmith.pipelines.read",
     "Segment": "tagsmith.records",
     "Tag": "tagsmith.records",
     "Tagger": "tagsmith.pipelines.tag",
@@ -25,10 +33,18 @@ _WHERE = {
 }
 
 __all__ = [
+    "Answer",
+    "Answers",
     "AutoTagger",
+    "Document",
     "Embedder",
+    "Label",
+    "Labelled",
+    "Labels",
     "MergedTagger",
     "Post",
+    "Question",
+    "Reader",
     "Segment",
     "Tag",
     "Tagger",
@@ -44,8 +60,21 @@ if TYPE_CHECKING:
     from tagsmith.pipelines.embed import Embedder
     from tagsmith.pipelines.load import load
     from tagsmith.pipelines.merge import MergedTagger
+    from tagsmith.pipelines.read import Reader
     from tagsmith.pipelines.tag import Tagger
-    from tagsmith.records import Post, Segment, Tag, Tags
+    from tagsmith.records import (
+        Answer,
+        Answers,
+        Document,
+        Label,
+        Labelled,
+        Labels,
+        Post,
+        Question,
+        Segment,
+        Tag,
+        Tags,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -213,8 +213,8 @@ def _marked_document(row: Row) -> Document:
         head = words.index("ABSTRACT") if "ABSTRACT" in words[:60] else 0
         skip = 1 if head else 0
     marks: list[Mark] = []
-    for title, some in ((True, slice(0, head)), (False, slice(head + skip, None))):
-        marks += _marks(words[some], labels[some], title=title)
+    for in_title, some in ((True, slice(0, head)), (False, slice(head + skip, None))):
+        marks += _marks(words[some], labels[some], title=in_title)
     title, text = " ".join(words[:head]), " ".join(words[head + skip :])
     phrases = [(title if one.title else text)[one.start : one.end] for one in marks]
     names = tuple(dict.fromkeys(phrase.lower() for phrase in phrases))
@@ -316,7 +316,7 @@ def _texts(row: Row, *names: str) -> dict[str, str | None]:
     given = {name: row.get(name) for name in names}
     if all(value is None for value in given.values()):
         found = ", ".join(map(repr, row)) or "none"
-        wanted = " or ".join(map(repr, names))
+        wanted = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
         raise DataError(
             f"the row has no field {wanted} (its fields: {found}); rename one with `--field {names[0]}=NAME`"
         )

@@ -93,6 +93,11 @@ def fields_of(given: Sequence[str] | None) -> dict[str, str]:
     return {ours: theirs for ours, _, theirs in pairs}
 
 
+def with_title(field: Sequence[str] | None, title: str | None) -> dict[str, str]:
+    """The same, with `--title-field NAME` for `--field title=NAME`."""
+    return fields_of([*(field or ()), *([f"title={title}"] if title else [])])
+
+
 def say_bad(rows: Sequence[BadRow]) -> None:
     """Which rows were left out, the first few."""
     for row in rows[:5]:

@@ -20,6 +20,7 @@ from tagsmith.cli.shared import (
     answered,
     check_given,
     documents_of,
+    fields_of,
     given_rows,
     posts_of,
     say_bad,
@@ -94,7 +95,7 @@ def evaluate(
     field: Field = None,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a model on posts or documents whose tags are known."""
+    """Measure a model on rows whose tags, labels or answers are known."""
     from itertools import islice
 
     from tagsmith.data.readers import good
@@ -102,21 +103,57 @@ def evaluate(
     from tagsmith.pipelines.evaluate_documents import evaluate_documents
 
     bad: list[BadRow] = []
+    reader = None if voices else _reader(model)
+    if reader is not None:
+        rows = good(_rows_for(reader, file, field), bad.append)
+        with Counter("scoring") as counter:
+            scores = _evaluate_reader(reader, counter.watch(islice(rows, limit)), file)
+        return _show_measured(scores, bad, as_json)
     tagger = _tagger(model, voices or ())
     documents = getattr(tagger, "reads", "posts") == "documents"
-    rows: Iterable[Any] = good((documents_of if documents else posts_of)(file, field), bad.append)
+    rows = good((documents_of if documents else posts_of)(file, field), bad.append)
     with Counter("scoring") as counter:
         measure = evaluate_documents if documents else evaluate_tagger
         scores = measure(tagger, counter.watch(islice(rows, limit)))
-    say_bad(bad)
     if not scores["n"]:
+        say_bad(bad)
         fields = "'abstract' (or 'text') and 'keyphrases'" if documents else "'text' and 'hashtags' (or 'tags')"
         raise ConfigError(f"{file} has no row with a text and tags; the fields are {fields}")
+    return _show_measured(scores, bad, as_json)
+
+
+def _show_measured(scores: dict[str, Any], bad: list[BadRow], as_json: bool) -> int:
+    say_bad(bad)
     if as_json or not sys.stdout.isatty():
         put(json.dumps(scores))
     else:
         show_scores(scores)
     return 1 if bad else 0
+
+
+def _reader(model: str) -> Any:
+    """The model if it reads by a title or question, else None."""
+    from tagsmith.bundle import describe_bundle, find_bundle
+    from tagsmith.pipelines.load import READERS, load
+
+    return load(model) if describe_bundle(find_bundle(model)).task in READERS else None
+
+
+def _rows_for(reader: Any, file: str, field: list[str] | None) -> Iterable[Any]:
+    from tagsmith.data.readers import read_as
+    from tagsmith.records import document_of, labelled_of, question_of
+
+    makers: dict[str, Any] = {"labelled": labelled_of, "questions": question_of, "documents": document_of}
+    return read_as(makers[reader.reads], file, rename=fields_of(field))
+
+
+def _evaluate_reader(reader: Any, rows: Iterable[Any], file: str) -> dict[str, Any]:
+    from tagsmith.pipelines.evaluate_reading import FIELDS, evaluate_reader
+
+    scores = evaluate_reader(reader, rows)
+    if not scores["n"]:
+        raise ConfigError(f"{file} has no row that tells what is right; the fields are {FIELDS[reader.task]}")
+    return scores
 
 
 def models(as_json: AsJson = False) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tagsmith.cli.shared import Field, fields_of, posts_of, say_bad
+from tagsmith.cli.shared import Field, posts_of, say_bad, with_title
 from tagsmith.errors import ConfigError
 from tagsmith.terminal import TrainingTalk, put, say
 
@@ -23,9 +23,10 @@ Out = Annotated[Path | None, typer.Option(help="Where the model goes.")]
 def train(
     recipe: Annotated[Path | None, typer.Argument(metavar="RECIPE", help="A TOML file.")] = None,
     task: Annotated[str, typer.Option(help="Without a recipe: what to learn.")] = "hashtag",
-    data: Annotated[str | None, typer.Option(help="Without a recipe: posts with their tags.")] = None,
+    data: Annotated[str | None, typer.Option(help="Without a recipe: rows with their tags or labels.")] = None,
     out: Out = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: --set train.epochs=3.")] = None,
+    title_field: Annotated[str | None, typer.Option("--title-field", help="The field that holds the title.")] = None,
     field: Field = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
 ) -> int:
@@ -35,7 +36,7 @@ def train(
     if (recipe is None) == (data is None):
         raise ConfigError("give a recipe or --data FILE, one of the two; `tagsmith train --help` shows both")
     if data is not None:
-        made = own_recipe(task, data, out=out, fields=fields_of(field), changes=changes or ())
+        made = own_recipe(task, data, out=out, fields=with_title(field, title_field), changes=changes or ())
         folder = out or Path(f"my-{task}-model")
     else:
         made = read_recipe(Path(recipe or ""), changes or ())
@@ -43,7 +44,8 @@ def train(
     with TrainingTalk() as talk:
         bundle = make(made, folder, resume=resume, report=talk.report)
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
-        say(f"the model is in {bundle}; try: tagsmith tag --model {bundle} 'your text'")
+        command = made.task if made.task in ("classify", "answer", "extract") else "tag"
+        say(f"the model is in {bundle}; try: tagsmith {command} --model {bundle} 'your text'")
         put(json.dumps({"bundle": str(bundle)}))
     return 0
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from tagsmith.errors import DataError, TagsmithError
-from tagsmith.records import Document, Labelled, Post, Question, Row, document_of, labelled_of, post_of, question_of
+from tagsmith.records import Document, Post, Row, document_of, post_of
 
 Kind = Literal["jsonl", "csv", "tsv", "parquet"]
 Packing = Literal["", ".gz", ".zst"]
@@ -96,26 +96,20 @@ def read_rows(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[R
 
 def read_posts(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Post | BadRow]:
     """The posts of a file; a table without the column `text` is an error at once."""
-    for number, row in _numbered(path, rename, need="text"):
-        yield row if isinstance(row, BadRow) else _record(post_of, number, row)
+    return read_as(post_of, path, rename=rename, need="text")
 
 
 def read_documents(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Document | BadRow]:
     """The documents of a file: a title, an abstract or a text, and keyphrases."""
-    for number, row in _numbered(path, rename):
-        yield row if isinstance(row, BadRow) else _record(document_of, number, row)
+    return read_as(document_of, path, rename=rename)
 
 
-def read_labelled(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Labelled | BadRow]:
-    """The texts of a file with their titles and labels."""
-    for number, row in _numbered(path, rename):
-        yield row if isinstance(row, BadRow) else _record(labelled_of, number, row)
-
-
-def read_questions(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Question | BadRow]:
-    """The questions of a file with their passages and answers; a table must have the column `question`."""
-    for number, row in _numbered(path, rename, need="question"):
-        yield row if isinstance(row, BadRow) else _record(question_of, number, row)
+def read_as(
+    make: Callable[[Row], Good], path: str | Path, *, rename: Mapping[str, str] = {}, need: str | None = None
+) -> Iterator[Good | BadRow]:
+    """The rows of a file as any record; a table without the column `need` is an error at once."""
+    for number, row in _numbered(path, rename, need):
+        yield row if isinstance(row, BadRow) else _record(make, number, row)
 
 
 def good(rows: Iterable[Good | BadRow], on_bad: Callable[[BadRow], None]) -> Iterator[Good]:

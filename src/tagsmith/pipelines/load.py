@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ from tagsmith.bundle import Bundle, load_bundle
 from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
 from tagsmith.pipelines.embed import Embedder
+from tagsmith.pipelines.heads import Answerer, Extractor, Labeller
 from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
+from tagsmith.pipelines.read import Head, Reader, ReadSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.text.terms import coder_of
@@ -37,12 +39,35 @@ def keyphrase_tagger(bundle: Bundle) -> KeyphraseTagger:
     return KeyphraseTagger(finder_of(bundle.model, coder), coder, from_dict(KeyphraseSettings, bundle.pipeline))
 
 
+def head_of(task: str, labels: Sequence[str | None]) -> Head:
+    """What a reader's scores mean."""
+    names = [label or "" for label in labels]
+    heads: dict[str, Callable[[], Head]] = {
+        "classify": lambda: Labeller(names),
+        "answer": Answerer,
+        "extract": lambda: Extractor(names),
+    }
+    return heads[task]()
+
+
+def reader_of(bundle: Bundle) -> Reader:
+    """The pipeline of a model that reads a text by the light of its title or of a question."""
+    model, pieces = bundle.model, bundle.tokeniser
+    settings = from_dict(ReadSettings, bundle.pipeline)
+    return Reader(model, pieces, head_of(bundle.task, bundle.labels), settings)  # type: ignore[arg-type]
+
+
 TAGGERS: dict[str, Callable[[Bundle], Any]] = {
     "hashtag": writing_tagger,
     "rank": ranking_tagger,
     "keyphrase": keyphrase_tagger,
 }
-PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS, "embed": Embedder.of}
+READERS = ("classify", "answer", "extract")
+PIPELINES: dict[str, Callable[[Bundle], Any]] = {
+    **TAGGERS,
+    "embed": Embedder.of,
+    **dict.fromkeys(READERS, reader_of),
+}
 
 
 def load(name: str | Path) -> Any:
@@ -52,6 +77,14 @@ def load(name: str | Path) -> Any:
         known = ", ".join(sorted(PIPELINES))
         raise BundleError(f"{name} is for the task {bundle.task!r}; this version of Tagsmith knows {known}")
     return PIPELINES[bundle.task](bundle)
+
+
+def load_reader(name: str | Path, task: str) -> Reader:
+    """The same, for models that read for one task."""
+    bundle = load_bundle(name)
+    if bundle.task != task:
+        raise BundleError(f"{name} is for the task {bundle.task!r}, not for {task!r}; take another model")
+    return reader_of(bundle)
 
 
 def load_tagger(name: str | Path) -> Any:

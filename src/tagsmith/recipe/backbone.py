@@ -54,10 +54,14 @@ def start_reader(model: Any, folder: str | Path, pieces: Pieces) -> None:
         weights = {name: value.float() for name, value in load_file(path).items()}
     except (OSError, SafetensorError) as wrong:
         raise ConfigError(f"backbone: {path} cannot be read: {wrong}") from None
+    weights = {_plain_name(name): value for name, value in weights.items()}
     places = _tokenizer(folder).get_vocab()
     names = pieces.vocabulary()
     rows = [places[STANDS_FOR[SPECIALS.index(name)] if name in SPECIALS else name] for name in names]
-    state = reader_state(weights, torch.tensor(rows), longest=model.config.longest)
+    try:
+        state = reader_state(weights, torch.tensor(rows), longest=model.config.longest)
+    except (KeyError, ValueError) as lacking:
+        raise ConfigError(f"backbone: {path} lacks the tensor {lacking}; it must be a whole BERT encoder") from None
     own = dict(model.reader.state_dict())
     other = [name for name in own if name not in state or state[name].shape != own[name].shape]
     if other:
@@ -66,6 +70,31 @@ def start_reader(model: Any, folder: str | Path, pieces: Pieces) -> None:
             'reader_layers from its config.json, with reader_norm = "post" and places = "learned"'
         )
     model.reader.load_state_dict({name: state[name] for name in own})
+
+
+def backbone_sizes(folder: str | Path) -> dict[str, Any]:
+    """The settings of a reader that can take over this backbone, from its config.json."""
+    path = Path(folder) / "config.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        sizes = {ours: int(found[theirs]) for ours, theirs in _SIZES.items()}
+    except (OSError, ValueError, KeyError, TypeError) as wrong:
+        raise ConfigError(f"backbone: {path} does not tell its sizes: {wrong}; name a Hugging Face BERT") from None
+    return {**sizes, "reader_norm": "post", "places": "learned"}
+
+
+_SIZES = {
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "inner": "intermediate_size",
+    "reader_layers": "num_hidden_layers",
+}
+
+
+def _plain_name(name: str) -> str:
+    """A tensor's name without the task it was trained for, and as newer files have it."""
+    name = name.removeprefix("bert.")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def reader_state(weights: dict[str, Tensor], rows: Tensor, *, longest: int) -> dict[str, Tensor]:
@@ -78,7 +107,10 @@ def reader_state(weights: dict[str, Tensor], rows: Tensor, *, longest: int) -> d
         + of(f"{embedding}token_type_embeddings.weight")[0],
     }
     _copy(state, "embed.norm", weights, f"{embedding}LayerNorm")
-    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+    numbers = [int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer.")]
+    if not numbers:
+        raise KeyError("encoder.layer.0")
+    layers = 1 + max(numbers)
     for number in range(layers):
         theirs, ours = f"encoder.layer.{number}.", f"encoder.layers.{number}."
         looks = f"{theirs}attention.self."

@@ -8,24 +8,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from tagsmith.bundle import load_bundle
 from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
-from tagsmith.data.readers import read_posts
+from tagsmith.data.readers import read_posts, read_rows
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
+from tagsmith.pipelines.read import ReadSettings
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.records import Post
 from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank", "keyphrase"]
-PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings]] = {
+Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract"]
+PIPELINE_SETTINGS: dict[str, Any] = {
     "hashtag": TagSettings,
     "rank": RankSettings,
     "keyphrase": KeyphraseSettings,
+    "classify": ReadSettings,
+    "answer": ReadSettings,
+    "extract": ReadSettings,
 }
+METRICS = {"classify": "accuracy", "answer": "f1", "extract": "span_f1"}  # of readers
 SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags"}  # how the shipped models of a task are called
 
 
@@ -53,6 +60,7 @@ class TokeniserSettings:
     alphabet: int = 1000  # characters known to the sub-words
     texts: int = 4_000_000  # learned from the first so many texts and tags
     names: int = 0  # so many of the most frequent tags become pieces of their own
+    least: int = 3  # of a backbone's pieces, those that occur so often are kept; 0: all
     extra: int = 100  # unknown words of one document that terms tell apart
 
 
@@ -102,8 +110,11 @@ def own_recipe(
     task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
 ) -> Recipe:
     """A recipe for a user's own file: begin with the shipped model of its language and go on with their posts."""
+    if task in METRICS:
+        return _own_reader(task, data, out=out, fields=fields, changes=changes)
     if task not in SHIPPED_FOR:
-        raise ConfigError(f"there is no task {task!r} to train without a recipe; known: {', '.join(SHIPPED_FOR)}")
+        known = ", ".join([*SHIPPED_FOR, *METRICS])
+        raise ConfigError(f"there is no task {task!r} to train without a recipe; known: {known}")
     first = list(islice((post for post in read_posts(data, rename=fields) if isinstance(post, Post)), 200))
     tagged = sum(bool(post.tags) for post in first)
     if not tagged:
@@ -132,4 +143,35 @@ def own_recipe(
     if task == "rank":
         values["batches"] |= {"target": 8, "parts": 1}  # small steps: they are cheap, and own files may be small
         values["train"] |= {"epochs": 10, "learning_rate": 1e-3, "patience": 0, "metric": "p@1"}
+    return from_dict(Recipe, set_values(values, changes))
+
+
+def _own_reader(
+    task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
+) -> Recipe:
+    """A recipe for a user's own file: a backbone that stays as it is where there is no GPU, or a small reader."""
+    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
+    backbone = bool(set_values({"backbone": ""}, changes)["backbone"])
+    frozen = bool(
+        set_values({"model": {"freeze": backbone and not torch.cuda.is_available()}}, changes)["model"]["freeze"]
+    )
+    small: dict[str, Any] = {} if backbone else {"width": 128, "heads": 4, "inner": 256, "reader_layers": 2}
+    source = 256 if task == "answer" else 128
+    values: dict[str, Any] = {
+        "name": out.name if out else f"my-{task}-model",
+        "task": task,
+        "model": {"hidden": 128, "pool": "max", "freeze": frozen, **small},
+        "data": {"root": "", "train": [data], "fields": fields},
+        "tokeniser": {"least": 0, "size": 12_000},
+        "batches": {"tokens": 32 * source, "source": source},
+        "train": {
+            "epochs": 6,
+            "learning_rate": 2e-3 if frozen else 1e-4 if backbone else 1e-3,
+            "warmup": 0.1,
+            "patience": 2,
+            "log_every": 20,
+            "metric": METRICS[task],
+        },
+        "pipeline": {"language": language_of(" ".join(first)), "source": source, "meta": 32, "overlap": 32},
+    }
     return from_dict(Recipe, set_values(values, changes))

@@ -1,0 +1,125 @@
+"""How good a reader is on rows whose answers are known, and its settings that are chosen by that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+from tagsmith.data.targets import marks_of
+from tagsmith.metrics.reading import (
+    ScoredAnswer,
+    ScoredLabel,
+    ScoredMarks,
+    answer_metrics,
+    label_metrics,
+    mark_metrics,
+    overlap_f1,
+)
+from tagsmith.pipelines.evaluate import TEMPERATURES
+from tagsmith.pipelines.heads import Extractor, Found, Labeller, apart
+from tagsmith.pipelines.read import Reader
+from tagsmith.pipelines.run import CHUNK
+from tagsmith.records import Document, Labelled, Question
+
+FIELDS = {
+    "classify": "'body' (or 'text') and 'label'",
+    "answer": "'question', 'context' and 'answers'",
+    "extract": "'abstract' (or 'text') and 'keyphrases', or 'tokens' and 'tags'",
+}
+ALWAYS = -1e9  # a margin below which there is nothing
+
+
+def evaluate_reader(reader: Reader, items: Iterable[Any]) -> dict[str, Any]:
+    """The contract's metrics of the reader's task, over the rows whose answers are known."""
+    if reader.task == "classify":
+        known = set(reader.head.labels) if isinstance(reader.head, Labeller) else set()
+        scored = list(scored_labels(reader, items))
+        unseen = sum(one.gold not in known for one in scored)
+        return {**label_metrics(scored), **({"unseen_labels": unseen} if unseen else {})}
+    if reader.task == "answer":
+        return answer_metrics(_scored_answers(reader, items))
+    return mark_metrics(_scored_marks(reader, items))
+
+
+def is_known(item: Any) -> bool:
+    """Whether the row tells what the right answer is."""
+    if isinstance(item, Labelled):
+        return item.label is not None
+    if isinstance(item, Question):
+        return bool(item.answers) or bool(item.impossible)
+    return isinstance(item, Document) and (item.marks is not None or bool(item.keyphrases))
+
+
+def choose_temperature(reader: Reader, items: Iterable[Labelled]) -> float:
+    """The temperature under which the scores of labels say best how often they are right: least surprise."""
+    head = reader.head
+    assert isinstance(head, Labeller)
+    place = {label: number for number, label in enumerate(head.labels)}
+    rest = [item for item in items if item.label in place]
+    raws = [(raw[0], place[item.label or ""]) for item, (_, raw) in zip(rest, reader.raw(rest), strict=True) if raw]
+    if not raws:
+        return 1.0
+    scores, gold = torch.stack([row for row, _ in raws]).double(), torch.tensor([label for _, label in raws])
+    surprise = [float(torch.nn.functional.cross_entropy(scores / one, gold)) for one in TEMPERATURES]
+    return TEMPERATURES[surprise.index(min(surprise))]
+
+
+def choose_margin(reader: Reader, items: Iterable[Question]) -> float:
+    """How much better than nothing an answer must be, by F1; always one where every question has an answer."""
+    rest = [item for item in items if is_known(item)]
+    if not any(not item.answers for item in rest):
+        return ALWAYS
+    best: list[tuple[float, float, float]] = []  # margin, F1 of the answer, F1 of none
+    for item, (_, raws) in zip(rest, reader.raw(rest), strict=True):
+        found: list[Found] = sorted((one for row in raws for one in row), key=lambda one: -one.score)
+        if found:
+            text = item.context[found[0].start : found[0].end]
+            gold = [one.text for one in item.answers] or [""]
+            best.append((found[0].margin, max(overlap_f1(text, one) for one in gold), float(not item.answers)))
+    best.sort()
+    total = sum(answered for _, answered, _ in best)
+    margins, worth = [ALWAYS], [total]
+    for margin, answered, none in best:
+        total += none - answered
+        margins.append(margin)
+        worth.append(total)
+    return margins[worth.index(max(worth))]
+
+
+def scored_labels(reader: Reader, items: Iterable[Labelled]) -> Iterator[ScoredLabel]:
+    """What each text got and should have got."""
+    for chunk in _chunks(items):
+        for item, answer in zip(chunk, reader.classify(chunk, top=1), strict=True):
+            yield ScoredLabel(answer.labels[0].label if answer.labels else "", item.label or "", item.parts)
+
+
+def _scored_answers(reader: Reader, items: Iterable[Question]) -> Iterator[ScoredAnswer]:
+    for chunk in _chunks(items):
+        for item, answer in zip(chunk, reader.answer(chunk, top=1), strict=True):
+            gold = () if item.impossible else tuple(one.text for one in item.answers)
+            yield ScoredAnswer(answer.answers[0].text if answer.answers else "", gold, item.parts)
+
+
+def _scored_marks(reader: Reader, items: Iterable[Document]) -> Iterator[ScoredMarks]:
+    head = reader.head
+    assert isinstance(head, Extractor)
+    for chunk in _chunks(items):
+        for item, (_, raws) in zip(chunk, reader.raw(chunk), strict=True):
+            found = apart(raws)
+            gold = marks_of(item)
+            yield ScoredMarks(
+                frozenset((one.title, one.start, one.end, head.kinds[one.kind]) for one in found),
+                frozenset((one.title, one.start, one.end, one.kind) for one in gold),
+                tuple((item.title if one.title else item.text)[one.start : one.end] for one in found),
+                item.keyphrases,
+                item.parts,
+            )
+
+
+def _chunks(items: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    rest = (item for item in items if is_known(item))
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk

@@ -1,0 +1,166 @@
+"""A title and a text, or a question and a passage, to a label, keyphrases or an answer.
+
+item --pieces--> windows --model--> scores of each window --put together--> Labels | Tags | Answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from tagsmith.config import check_positive
+from tagsmith.data.reading import collated
+from tagsmith.data.windows import Pair, Window, WindowSettings, windows
+from tagsmith.errors import ConfigError
+from tagsmith.models.hypernet import Hypernet
+from tagsmith.pipelines.run import CHUNK, run
+from tagsmith.records import Answers, Document, Labelled, Labels, Post, Question, Tags
+from tagsmith.text.pieces import Pieces
+
+MOST = {"classify": 3, "answer": 1, "extract": 20}  # answers of one item, if not said otherwise
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How a trained model reads; kept in its bundle."""
+
+    language: Literal["en", "zh"] = "en"
+    source: int = 384  # pieces of a window, title or question among them
+    meta: int = 64  # pieces of a title or question, at most
+    overlap: int = 96  # pieces that two windows of a long text share
+    lead: bool = False  # the first sentence of a text without a title stands for it
+    top: int | None = None  # answers returned, at most; None: as the task has it
+    temperature: float = 1.0  # of labels, chosen on dev
+    margin: float = 0.0  # an answer must be so much better than none, chosen on dev
+    longest: int = 30  # pieces of an answer, at most
+    typed: bool = False  # keyphrases of several kinds are told apart
+
+    def __post_init__(self) -> None:
+        check_positive(self, "longest")
+        if self.temperature <= 0:
+            raise ConfigError(f"ReadSettings.temperature must be above 0, not {self.temperature}")
+        self.windows()
+
+    def windows(self) -> WindowSettings:
+        """What of them is about windows."""
+        return WindowSettings(self.source, self.meta, self.overlap)
+
+
+class Raw(Protocol):
+    """What a head made of one window; each knows its own."""
+
+
+class Head(Protocol):
+    """What a task adds: which text is read by the light of which, and what the scores mean."""
+
+    reads: str
+    words: bool  # words of title and text are read, else pieces of the body
+    first_only: bool  # of a long text only the beginning is read
+
+    def item(self, given: Any) -> Any: ...
+    def problem(self, item: Any) -> str | None: ...
+    def pair(self, item: Any, settings: ReadSettings) -> Pair: ...
+    def raws(self, model: Hypernet, scores: Tensor, some: Sequence[Window], settings: ReadSettings) -> list[Any]: ...
+    def finish(self, item: Any, some: Sequence[Window], raws: Sequence[Any], settings: ReadSettings) -> Any: ...
+    def failed(self, item: Any, why: str) -> Any: ...
+
+
+class Reader:
+    """Records in, answers out: same length, same order; which of `classify`, `answer`, `extract` its model can."""
+
+    def __init__(self, model: Hypernet, pieces: Pieces, head: Head, settings: ReadSettings) -> None:
+        self.model = model
+        self.pieces = pieces
+        self.head = head
+        self.settings = settings
+        self.task: str = model.config.asked
+
+    @property
+    def reads(self) -> str:
+        """The records that it takes: labelled, questions or documents."""
+        return self.head.reads
+
+    def classify(self, texts: Sequence[str | Labelled], *, top: int | None = None) -> list[Labels]:
+        """The likeliest labels of each text."""
+        return self._asked("classify", texts, top)
+
+    def answer(self, questions: Sequence[Question], *, top: int | None = None) -> list[Answers]:
+        """Where each passage answers its question; nothing where it does not."""
+        return self._asked("answer", questions, top)
+
+    def extract(self, documents: Sequence[str | Post | Document], *, top: int | None = None) -> list[Tags]:
+        """The keyphrases that stand in each document."""
+        return self._asked("extract", documents, top)
+
+    def stream(self, items: Iterable[Any], *, top: int | None = None) -> Iterator[tuple[Any, Any]]:
+        """Each item with its answer, for any number of them in bounded memory."""
+        rest = map(self.head.item, items)
+        settings = self.settings if top is None else replace(self.settings, top=top)
+        while chunk := list(islice(rest, CHUNK)):
+            yield from zip(chunk, self._answers(chunk, settings), strict=True)
+
+    def raw(self, items: Sequence[Any]) -> list[tuple[list[Window], list[Any]]]:
+        """The windows of each item and what the model made of them, none where it cannot be read: for measuring."""
+        good = [place for place, item in enumerate(items) if self.head.problem(item) is None]
+        pairs = [self.head.pair(items[place], self.settings) for place in good]
+        made = windows(
+            pairs,
+            self.pieces,
+            self.settings.windows(),
+            words=self.head.words,
+            first_only=self.head.first_only,
+        )
+        flat = iter(run(_WindowRun(self), [one for some in made for one in some]))
+        found: list[tuple[list[Window], list[Any]]] = [([], []) for _ in items]
+        for place, some in zip(good, made, strict=True):
+            found[place] = (some, list(islice(flat, len(some))))
+        return found
+
+    def _asked(self, task: str, items: Sequence[Any], top: int | None) -> list[Any]:
+        if task != self.task:
+            raise ConfigError(
+                f"this model was trained to {self.task}, not to {task}; call .{self.task}() or load another"
+            )
+        return [answer for _, answer in self.stream(items, top=top)]
+
+    def _answers(self, items: Sequence[Any], settings: ReadSettings) -> list[Any]:
+        answers = []
+        for item, (some, raws) in zip(items, self.raw(items), strict=True):
+            if raws:
+                answers.append(self.head.finish(item, some, raws, settings))
+            else:
+                why = self.head.problem(item) or "the text has nothing that can be read; give words"
+                answers.append(self.head.failed(item, why))
+        return answers
+
+
+class _WindowRun:
+    """prepare, forward, finish for windows."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.device = next(reader.model.parameters()).device
+
+    def prepare(self, some: Sequence[Window]) -> list[Window | None]:
+        return list(some)
+
+    @property
+    def batch(self) -> int:
+        return 16 if self.device.type == "cpu" else 128
+
+    def shape(self, ready: Window) -> int:
+        return -(-len(ready.example.ids) // 32)
+
+    @torch.inference_mode()
+    def forward(self, ready: Sequence[Window]) -> list[Any]:
+        reader = self.reader
+        scores = reader.model(collated([one.example for one in ready]).to(self.device)).scores
+        return reader.head.raws(reader.model, scores, ready, reader.settings)
+
+    def finish(self, some: Sequence[Window], raws: Sequence[Any | None]) -> list[Any]:
+        return list(raws)
