@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -11,9 +12,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch.nn.functional import gelu, layer_norm, linear
 from torch.testing import assert_close
 
+from tagsmith.bundle import load_bundle
 from tagsmith.errors import ConfigError
 from tagsmith.models.slots import Slots, SlotsConfig
-from tagsmith.recipe.backbone import backbone_pieces, start_reader
+from tagsmith.pipelines.load import load
+from tagsmith.recipe import make, own_recipe
+from tagsmith.recipe.backbone import backbone_pieces, backbone_sizes, start_reader
 from tagsmith.text.pieces import SPECIALS, Pieces
 
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "graph", "##s", "of", "word", "a", "##x", "rare"]
@@ -115,3 +119,56 @@ def test_a_backbone_that_does_not_fit_is_refused(folder, tmp_path):
     (folder / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(ConfigError, match="cannot be read"):
         start_reader(Slots(config(vocab=pieces.size)), folder, pieces)
+
+
+def test_names_of_other_files_are_known_and_missing_tensors_named(folder):
+    pieces = backbone_pieces(folder, ["graphs"] * 3)
+    weights = random_weights()
+    older = {f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma"): value for name, value in weights.items()}
+    save_file(older, folder / "model.safetensors")
+    model = Slots(config(vocab=pieces.size))
+    start_reader(model, folder, pieces)
+    assert_close(model.reader.embed.norm.weight, weights["embeddings.LayerNorm.weight"])
+    for name in ("encoder.layer.1.output.dense.bias", "embeddings.position_embeddings.weight"):
+        save_file({each: value for each, value in weights.items() if each != name}, folder / "model.safetensors")
+        with pytest.raises(ConfigError, match=f"lacks the tensor '{name}'"):
+            start_reader(model, folder, pieces)
+    save_file({"embeddings.word_embeddings.weight": torch.zeros(13, 8)}, folder / "model.safetensors")
+    with pytest.raises(ConfigError, match="lacks the tensor"):
+        start_reader(model, folder, pieces)
+
+
+def test_the_sizes_of_a_backbone_are_read_from_its_folder(folder):
+    names = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2}
+    (folder / "config.json").write_text(json.dumps(names), encoding="utf-8")
+    assert backbone_sizes(folder) == {
+        **{"width": 8, "heads": 2, "inner": 12, "reader_layers": 2},
+        **{"reader_norm": "post", "places": "learned"},
+    }
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="does not tell its sizes"):
+        backbone_sizes(folder)
+    assert backbone_pieces(folder, [], least=0).size == len(PIECES) - 5 + len(SPECIALS)
+
+
+def test_a_reader_of_titles_learns_on_a_frozen_backbone(folder, tmp_path):
+    names = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2}
+    (folder / "config.json").write_text(json.dumps(names), encoding="utf-8")
+    rows = [{"title": "graph", "body": "graphs of words", "label": "x"}, {"body": "a word of graph", "label": "y"}] * 20
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    changes = [f"backbone={folder}", "model.freeze=true", "model.hidden=8", "train.steps=6", "pipeline.source=16"]
+    changes += ["pipeline.meta=4", "pipeline.overlap=2", "batches.source=16", "weights=fp16"]
+    recipe = own_recipe("classify", str(data), out=tmp_path / "out", fields={}, changes=changes)
+    said = []
+    bundle = make(recipe, tmp_path / "out", report=lambda event: said.append(event.get("text", "")))
+    assert (tmp_path / "out" / "states.bin").stat().st_size > 0
+    assert any("once with the frozen backbone" in text for text in said)
+    reader = load(bundle)
+    assert reader.classify(["graphs of words"])[0].labels
+    own = load_bundle(bundle, dtype=torch.float32).model.reader.embed.norm.weight
+    assert_close(own, random_weights()["embeddings.LayerNorm.weight"], atol=1e-3, rtol=1e-3)
+    again = own_recipe(
+        "classify", str(data), out=tmp_path / "two", fields={}, changes=[f"start={bundle}", *changes[1:]]
+    )
+    assert load(make(again, tmp_path / "two")).classify(["a word"])[0].labels

@@ -169,7 +169,7 @@ def test_there_are_recipes():
     assert {"hashtag-en", "hashtag-zh"} <= {path.stem for path in RECIPES}
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [one for one in RECIPES if one.parent.name != "reader"], ids=lambda path: path.stem)
 def test_every_recipe_reads_and_its_model_can_be_built(path):
     recipe = read_recipe(path)
     assert recipe.name == path.stem

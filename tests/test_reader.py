@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import tagsmith
 from conftest import sample_documents, sample_labelled, sample_questions, write_rows
 from tagsmith.bundle import load_bundle
+from tagsmith.config import from_dict, to_dict
 from tagsmith.errors import BundleError, ConfigError, DataError
 from tagsmith.pipelines.evaluate_reading import ALWAYS, choose_margin, choose_temperature, evaluate_reader
 from tagsmith.pipelines.heads import spans_of
 from tagsmith.pipelines.load import load, load_reader
+from tagsmith.recipe.make import job_of
+from tagsmith.recipe.settings import Recipe, read_recipe
 from tagsmith.records import Document, Labelled, Question, document_of, labelled_of, question_of
 
+RECIPES = sorted((Path(__file__).parent.parent / "recipes" / "reader").glob("*.toml"))
 LABELLED = [labelled_of(row) for row in sample_labelled()]
 QUESTIONS = [question_of(row) for row in sample_questions()]
 DOCUMENTS = [document_of(row) for row in sample_documents()]
@@ -183,8 +190,6 @@ def test_labels_become_spans_that_never_cross_from_title_to_text():
 def test_the_chance_of_a_span_is_that_of_brute_force():
     from itertools import product
 
-    import torch
-
     from tagsmith.nn.crf import CRF
     from tagsmith.pipelines.heads import SpanChances
 
@@ -297,6 +302,26 @@ def test_evaluate_gives_the_metrics_of_each_task(run_cli, answer_bundle, extract
 # own files
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_of_a_reader_can_be_built(path):
+    recipe = read_recipe(path)
+    assert recipe.name == path.stem
+    assert from_dict(Recipe, to_dict(recipe)) == recipe
+    job = job_of(replace(recipe, backbone=""))
+    job.tokeniser, job.labels = SimpleNamespace(size=100), ("a", "b")
+    with torch.device("meta"):
+        model = job.build()
+    assert model.config.asked == recipe.task
+    assert model.config.longest >= recipe.batches.source == job.settings.source
+    assert model.config.width == (256 if recipe.pipeline.get("language") == "zh" else 384)
+
+
+def test_the_recipes_are_there():
+    names = {path.stem for path in RECIPES}
+    tails = ("", "-paper", "-plain", "-bilstm-crf", "-tg-crf")
+    assert {f"extract-{one}{tail}" for one in ("inspec", "semeval2010", "semeval2017") for tail in tails} <= names
+
+
 def test_a_file_of_texts_is_enough_to_train(run_cli, tmp_path):
     lines = ["headline,body,label"]
     lines += [f"{row['title']},{row['body']},{row['label']}" for row in sample_labelled() * 4]
@@ -308,7 +333,8 @@ def test_a_file_of_texts_is_enough_to_train(run_cli, tmp_path):
     )
     assert result.code == 0, result.err
     assert "tagsmith classify --model" in result.err
-    assert "accuracy" in result.err
+    assert "weakest: " in result.err
+    assert "chosen model on" in result.err
     again = run_cli("classify", "--model", tmp_path / "my-topics" / "bundle", "fresh beans")
     assert again.rows[0]["labels"]
 

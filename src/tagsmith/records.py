@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from tagsmith.errors import DataError
 
 Row = Mapping[str, Any]
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
 Span = tuple[int, int]  # character offsets into the given text: start, end
 
 
@@ -206,7 +206,7 @@ def _marked_document(row: Row) -> Document:
         raise DataError("the fields 'tokens' and 'tags' must be lists of one length")
     if not all(isinstance(one, str) for one in [*words, *labels]):
         raise DataError("the fields 'tokens' and 'tags' must hold strings")
-    words = [_BRACKETS.get(word, word) for word in words]
+    words = [BRACKETS.get(word, word) for word in words]
     head = row.get("title_tokens")
     skip = 0
     if not isinstance(head, int):

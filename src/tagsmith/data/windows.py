@@ -113,6 +113,7 @@ def _pieces_of(parts: Sequence[Part], pieces: Pieces) -> list[list[_Piece]]:
         [
             _Piece(number, Place(part.first + start, part.first + end, part.title))
             for number, (start, end) in zip(ids, spans, strict=True)
+            if end > start  # else it is the piece of a blank
         ]
         for part, (ids, spans) in zip(parts, pieces.encoded([part.text for part in parts]), strict=True)
     ]

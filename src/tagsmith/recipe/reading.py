@@ -23,8 +23,16 @@ from tagsmith.data.reading import Example, ReadBatches, Reading
 from tagsmith.data.targets import answer_span, answer_target, bio_target, marks_of
 from tagsmith.data.windows import Window, windows
 from tagsmith.errors import ConfigError, DataError
+from tagsmith.metrics.reading import ScoredLabel, per_label
 from tagsmith.models.hypernet import Hypernet, HypernetConfig
-from tagsmith.pipelines.evaluate_reading import FIELDS, choose_margin, choose_temperature, evaluate_reader, is_known
+from tagsmith.pipelines.evaluate_reading import (
+    FIELDS,
+    choose_margin,
+    choose_temperature,
+    evaluate_reader,
+    is_known,
+    scored_labels,
+)
 from tagsmith.pipelines.load import head_of
 from tagsmith.pipelines.read import Head, Reader, ReadSettings
 from tagsmith.recipe.backbone import backbone_pieces, backbone_sizes, start_reader
@@ -47,6 +55,7 @@ class ReadJob:
         self.tokeniser: Any = None
         self.labels: tuple[str, ...] = ()
         self.model: Hypernet | None = None
+        self.report: Report = lambda event: None
 
     def forget(self, out: Path) -> None:
         """Take away what an older run prepared: its rows may have been others."""
@@ -55,6 +64,7 @@ class ReadJob:
 
     def prepare(self, out: Path, report: Report) -> ReadBatches:
         """Made once and found again."""
+        self.report = report
         cache = Path(self.recipe.data.cache) if self.recipe.data.cache else out
         cache.mkdir(parents=True, exist_ok=True)
         self._load_tokeniser(cache / "tokeniser.json", report)
@@ -101,6 +111,8 @@ class ReadJob:
         reader = self._reader(model)
         if self.recipe.task == "classify":
             self.settings = replace(self.settings, temperature=choose_temperature(reader, dev))
+            for line in summed_up(list(scored_labels(reader, dev))):
+                self.report({"kind": "note", "text": line})
         if self.recipe.task == "answer":
             self.settings = replace(self.settings, margin=choose_margin(reader, dev))
         made = Bundle(
@@ -112,7 +124,10 @@ class ReadJob:
             pipeline=to_dict(self.settings),
             labels=self.labels,
         )
-        return made, self.evaluate(model, dev)
+        scores = self.evaluate(model, dev)
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if isinstance(value, float))
+        self.report({"kind": "note", "text": f"chosen model on {scores['n']:,} dev rows: {shown}"})
+        return made, scores
 
     def _head(self) -> Head:
         return head_of(self.recipe.task, self.labels)
@@ -210,7 +225,7 @@ class ReadJob:
         torch.manual_seed(recipe.train.seed)
         if recipe.start:
             return _continued(recipe.start, {**values, "asked": recipe.task, "labels": count})
-        sizes = backbone_sizes(recipe.backbone) if recipe.backbone else {}
+        sizes = backbone_sizes(recipe.backbone) if recipe.backbone and "width" not in values else {}
         model = Hypernet(from_dict(HypernetConfig, {**sizes, **fixed, **values, "vocab": self.tokeniser.size}))
         if recipe.backbone:
             start_reader(model, recipe.backbone, self.tokeniser)
@@ -227,6 +242,17 @@ class ReadJob:
         text = f"reading {len(reading):,} windows once with the frozen backbone ({size / 2**20:,.0f} MiB)"
         report({"kind": "note", "text": text})
         return reading.with_states(path, model.config.width, fill=lambda whole, to: _fill(model, whole, to, report))
+
+
+def summed_up(scored: Sequence[ScoredLabel], *, most: int = 5) -> Iterator[str]:
+    """What a user should know of a classifier: its weakest labels, and which it takes for which."""
+    weak = sorted(per_label(scored).items(), key=lambda one: one[1]["f1"])
+    for label, found in weak[:most]:
+        shown = "  ".join(f"{name} {found[name]:.2f}" for name in ("precision", "recall", "f1"))
+        yield f"weakest: {label!r}  {shown}  of {found['n']:.0f} texts"
+    mixed = Counter((one.gold, one.given) for one in scored if one.given and one.given != one.gold)
+    for (gold, given), times in mixed.most_common(most):
+        yield f"mixed up: {gold!r} taken for {given!r} {times} times"
 
 
 @torch.no_grad()
