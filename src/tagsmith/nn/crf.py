@@ -40,10 +40,11 @@ class CRF(nn.Module):
         move, begin, end = (part.to(scores.dtype) for part in (self.move, self.begin, self.end))
         real = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]
         emitted = scores.gather(2, labels[:, :, None])[:, :, 0]
-        moved = move[labels[:, :-1], labels[:, 1:]]
+        pairs = labels[:, :-1] * len(begin) + labels[:, 1:]
+        moved = move.flatten().gather(0, pairs.flatten()).view_as(pairs)
         last = labels.gather(1, lengths[:, None] - 1)[:, 0]
         inside = torch.where(real, emitted, 0.0).sum(1) + torch.where(real[:, 1:], moved, 0.0).sum(1)
-        return inside + begin[labels[:, 0]] + end[last]
+        return inside + begin.gather(0, labels[:, 0]) + end.gather(0, last)
 
     def forward_logs(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """For each place and label, all ways to be there; behind a row's end its last ones stay.  -> as scores"""

@@ -9,7 +9,7 @@ one text alone `fused` hands the same weights to the library's LSTM.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -60,10 +60,11 @@ class HyperLSTM(nn.Module):
         weights = self.generate(codes)
         if len(states) == 1 and states.device.type == "cpu":
             return self.fused(states, weights)
-        return self.steps(states, weights)
+        inward = torch.baddbmm(weights.bias[:, None], states, weights.inward.transpose(1, 2))
+        return _Recurrence.apply(inward, weights.recurrent)
 
     def steps(self, states: Tensor, weights: Generated) -> Tensor:
-        """All inputs at once, then place after place."""
+        """The plain twin: all inputs at once, then place after place."""
         inward = torch.baddbmm(weights.bias[:, None], states, weights.inward.transpose(1, 2))
         turned = weights.recurrent.transpose(1, 2)  # (batch, hidden, 4 * hidden)
         hidden = inward.new_zeros(len(states), 1, self.hidden)
@@ -85,3 +86,59 @@ class HyperLSTM(nn.Module):
         parts = [inward, recurrent, bias, torch.zeros_like(bias)]
         once = torch.lstm(states.to(kind), (start, start), parts, True, 1, 0.0, self.training, False, True)
         return once[0].to(states.dtype)
+
+
+class _Recurrence(torch.autograd.Function):
+    """The steps with a gradient of their own: that of the recurrent weights is one product over all places.
+
+    Left to itself, the library would add a matrix for each text at each place.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inward: Tensor, recurrent: Tensor) -> Tensor:
+        """inward (batch, length, 4 * hidden), recurrent (batch, 4 * hidden, hidden) -> (batch, length, hidden)"""
+        exact = torch.float64 if inward.dtype == torch.float64 else torch.float32
+        recurrent = recurrent.to(inward.dtype)
+        turned = recurrent.transpose(1, 2)
+        hidden = inward.new_zeros(len(inward), 1, recurrent.shape[2])
+        cell = hidden[:, 0].to(exact)
+        behind, cells, gates = [], [], []
+        for given in inward.unbind(1):
+            mixed = (given + torch.bmm(hidden, turned)[:, 0]).to(exact)
+            enter, keep, new, out = mixed.chunk(4, dim=-1)
+            enter, keep, new, out = enter.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
+            cells.append(cell)
+            cell = keep * cell + enter * new
+            hidden = (out * cell.tanh()).to(inward.dtype)[:, None]
+            behind.append(hidden)
+            gates.append(torch.cat([enter, keep, new, out], dim=-1))
+        states = torch.cat(behind, dim=1)
+        ctx.save_for_backward(recurrent, states, torch.stack([*cells, cell], 1), torch.stack(gates, 1))
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor, Tensor]:
+        recurrent, states, cells, gates = ctx.saved_tensors
+        upward = given[0].to(cells.dtype)
+        back_hidden, back_cell = torch.zeros_like(upward[:, 0]), torch.zeros_like(cells[:, 0])
+        found = []
+        for place in range(upward.shape[1] - 1, -1, -1):
+            enter, keep, new, out = gates[:, place].chunk(4, dim=-1)
+            bent = cells[:, place + 1].tanh()
+            on_hidden = upward[:, place] + back_hidden
+            on_cell = back_cell + on_hidden * out * (1 - bent * bent)
+            mixed = torch.cat(
+                [
+                    on_cell * new * enter * (1 - enter),
+                    on_cell * cells[:, place] * keep * (1 - keep),
+                    on_cell * enter * (1 - new * new),
+                    on_hidden * bent * out * (1 - out),
+                ],
+                dim=-1,
+            ).to(recurrent.dtype)
+            back_cell = on_cell * keep
+            back_hidden = torch.bmm(mixed[:, None], recurrent)[:, 0].to(cells.dtype)
+            found.append(mixed)
+        on_inward = torch.stack(found[::-1], dim=1)
+        before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
+        return on_inward, torch.bmm(on_inward.transpose(1, 2), before)
