@@ -168,7 +168,10 @@ def test_a_reader_of_titles_learns_on_a_frozen_backbone(folder, tmp_path):
     assert reader.classify(["graphs of words"])[0].labels
     own = load_bundle(bundle, dtype=torch.float32).model.reader.embed.norm.weight
     assert_close(own, random_weights()["embeddings.LayerNorm.weight"], atol=1e-3, rtol=1e-3)
-    again = own_recipe(
-        "classify", str(data), out=tmp_path / "two", fields={}, changes=[f"start={bundle}", *changes[1:]]
-    )
-    assert load(make(again, tmp_path / "two")).classify(["a word"])[0].labels
+    changes = [f"start={bundle}", "model.freeze=true", "train.steps=3", "weights=fp16"]
+    again = make(own_recipe("classify", str(data), out=tmp_path / "two", fields={}, changes=changes), tmp_path / "two")
+    assert_close(load_bundle(again, dtype=torch.float32).model.reader.embed.norm.weight, own)
+    with pytest.raises(ConfigError, match="has a Transformer of other sizes"):
+        make(
+            own_recipe("classify", str(data), out=None, fields={}, changes=[*changes, "model.width=4"]), tmp_path / "3"
+        )

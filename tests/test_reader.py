@@ -18,7 +18,7 @@ from tagsmith.config import from_dict, to_dict
 from tagsmith.errors import BundleError, ConfigError, DataError
 from tagsmith.pipelines.evaluate_reading import ALWAYS, choose_margin, choose_temperature, evaluate_reader
 from tagsmith.pipelines.heads import spans_of
-from tagsmith.pipelines.load import load, load_reader
+from tagsmith.pipelines.load import load, load_reader, load_tagger
 from tagsmith.recipe.make import job_of
 from tagsmith.recipe.settings import Recipe, read_recipe
 from tagsmith.records import Document, Labelled, Question, document_of, labelled_of, question_of
@@ -218,6 +218,8 @@ def test_a_model_does_what_it_was_trained_for(labeller, classify_bundle):
         labeller.extract(["x"])
     with pytest.raises(BundleError, match="for the task 'classify', not for 'answer'"):
         load_reader(classify_bundle, "answer")
+    with pytest.raises(BundleError, match="use `tagsmith classify` with it"):
+        load_tagger(classify_bundle)
     assert isinstance(labeller, tagsmith.Reader)
 
 

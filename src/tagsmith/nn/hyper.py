@@ -58,6 +58,12 @@ class HyperLSTM(nn.Module):
     def forward(self, states: Tensor, codes: Tensor) -> Tensor:
         """The state behind each place; what stands later changes nothing before it."""
         weights = self.generate(codes)
+        if not torch.is_grad_enabled() and states.dtype != torch.float64:  # many small steps: their errors add up
+            kind, states = states.dtype, states.float()
+            return self._read(states, Generated(*(part.float() for part in weights))).to(kind)
+        return self._read(states, weights)
+
+    def _read(self, states: Tensor, weights: Generated) -> Tensor:
         if len(states) == 1 and states.device.type == "cpu":
             return self.fused(states, weights)
         inward = torch.baddbmm(weights.bias[:, None], states, weights.inward.transpose(1, 2))

@@ -279,5 +279,9 @@ def _continued(start: str, changes: dict[str, Any]) -> Hypernet:
     model = Hypernet(from_dict(HypernetConfig, {**to_dict(older.config), **changes}))
     own = model.state_dict()
     kept = {name: value for name, value in older.state_dict().items() if name in own and own[name].shape == value.shape}
+    if lost := [name for name in own if name.startswith("reader.") and name not in kept]:
+        raise ConfigError(
+            f"start: {start} has a Transformer of other sizes ({lost[0]} differs); leave out model.width ..."
+        )
     model.load_state_dict(kept, strict=False)
     return model

@@ -150,28 +150,33 @@ def _own_reader(
     task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
 ) -> Recipe:
     """A recipe for a user's own file: a backbone that stays as it is where there is no GPU, or a small reader."""
-    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
-    backbone = bool(set_values({"backbone": ""}, changes)["backbone"])
-    frozen = bool(
-        set_values({"model": {"freeze": backbone and not torch.cuda.is_available()}}, changes)["model"]["freeze"]
-    )
-    small: dict[str, Any] = {} if backbone else {"width": 128, "heads": 4, "inner": 256, "reader_layers": 2}
+    asked = set_values({"backbone": "", "start": "", "model": {}}, changes)
+    begun = bool(asked["backbone"] or asked["start"])
+    frozen = bool(asked["model"].get("freeze", begun and not torch.cuda.is_available()))
     source = 256 if task == "answer" else 128
+    model: dict[str, Any] = {"hidden": 128, "pool": "max", "freeze": frozen}
+    pipeline: dict[str, Any] = {"source": source, "meta": 32, "overlap": 32}
+    if asked["start"]:
+        older = load_bundle(asked["start"])
+        model, pipeline = {"freeze": frozen}, dict(older.pipeline) if older.task == task else pipeline
+    elif not begun:
+        model |= {"width": 128, "heads": 4, "inner": 256, "reader_layers": 2}
+    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
     values: dict[str, Any] = {
         "name": out.name if out else f"my-{task}-model",
         "task": task,
-        "model": {"hidden": 128, "pool": "max", "freeze": frozen, **small},
+        "model": model,
         "data": {"root": "", "train": [data], "fields": fields},
         "tokeniser": {"least": 0, "size": 12_000},
-        "batches": {"tokens": 32 * source, "source": source},
+        "batches": {"tokens": 32 * pipeline["source"], "source": pipeline["source"]},
         "train": {
             "epochs": 6,
-            "learning_rate": 2e-3 if frozen else 1e-4 if backbone else 1e-3,
+            "learning_rate": 2e-3 if frozen else 1e-4 if begun else 1e-3,
             "warmup": 0.1,
             "patience": 2,
             "log_every": 20,
             "metric": METRICS[task],
         },
-        "pipeline": {"language": language_of(" ".join(first)), "source": source, "meta": 32, "overlap": 32},
+        "pipeline": {**pipeline, "language": language_of(" ".join(first))},
     }
     return from_dict(Recipe, set_values(values, changes))
