@@ -31,6 +31,8 @@ def test_place_after_place_is_as_the_library_does_it(constant):
     for row in range(6):
         alone = made(states[row : row + 1], codes[row : row + 1])  # fused
         assert_close(alone[0], together[row], atol=1e-5, rtol=1e-5)
+        with torch.no_grad():
+            assert_close(made(states, codes)[row], together[row], atol=1e-5, rtol=1e-5)  # text after text
         weights = made.generate(codes[row : row + 1])
         assert_close(made.steps(states[row : row + 1], weights)[0], together[row], atol=1e-5, rtol=1e-5)
 

@@ -2,8 +2,8 @@
 
     code z --three linear maps--> recurrent, input and bias weights of an LSTM --reads--> states of the text
 
-Shapes: states (batch, length, width), codes (batch, code) -> (batch, length, hidden). `steps` works for any batch; of
-one text alone `fused` hands the same weights to the library's LSTM.
+Shapes: states (batch, length, width), codes (batch, code) -> (batch, length, hidden). `steps` is the plain way;
+training has a gradient of its own; on a CPU without gradients `fused` hands text after text to the library's LSTM.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class HyperLSTM(nn.Module):
         return self._read(states, weights)
 
     def _read(self, states: Tensor, weights: Generated) -> Tensor:
-        if len(states) == 1 and states.device.type == "cpu":
-            return self.fused(states, weights)
+        if states.device.type == "cpu" and (len(states) == 1 or not torch.is_grad_enabled()):
+            alone = [Generated(*(part[row : row + 1] for part in weights)) for row in range(len(states))]
+            return torch.cat([self.fused(states[row : row + 1], one) for row, one in enumerate(alone)])
         inward = torch.baddbmm(weights.bias[:, None], states, weights.inward.transpose(1, 2))
         return _Recurrence.apply(inward, weights.recurrent)
 
