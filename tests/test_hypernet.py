@@ -149,3 +149,33 @@ def test_examples_are_kept_in_a_file(tmp_path):
         Reading.load(tmp_path / "reading.npz")
     with pytest.raises(TrainError, match="no row to learn from"):
         Reading.pack([])
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("body", BODIES)
+def test_the_loss_asks_the_device_for_nothing(asked, body):
+    model = build(asked=asked, body=body, freeze=True).to("meta").train()  # tensors without numbers: asking would fail
+    loss = model.loss(collated(examples(asked)).to("meta"))
+    loss.backward()
+    assert loss.shape == ()
+
+
+def test_bfloat16_reads_about_the_same():
+    model, some = build(asked="extract"), examples("extract")
+    with torch.no_grad():
+        exact = model(collated(some)).scores
+        rough = build(asked="extract").bfloat16()(collated(some)).scores
+    assert rough.dtype == torch.float32
+    assert_close(rough[0, :4], exact[0, :4], atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_training_in_bfloat16_has_about_the_same_gradient(body):
+    found = []
+    for rough in (False, True):
+        model = build(asked="extract", body=body).train()
+        with torch.autocast("cpu", torch.bfloat16, enabled=rough):
+            loss = model.loss(collated(examples("extract")))
+        loss.backward()
+        found.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
+    assert torch.cosine_similarity(found[0], found[1], dim=0) > 0.98
