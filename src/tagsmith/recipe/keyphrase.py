@@ -127,7 +127,8 @@ class KeyphraseJob:
             for text in (whole(document), *document.keyphrases)
         )
         if self.recipe.backbone:
-            return backbone_pieces(self.recipe.backbone, islice(texts, wanted.texts))
+            phrases = (phrase for document in train_documents(self.recipe, report) for phrase in document.keyphrases)
+            return backbone_pieces(self.recipe.backbone, islice(texts, wanted.texts), phrases=phrases)
         if wanted.kind not in ("terms", "pieces"):
             raise ConfigError(f"keyphrases are written with tokeniser.kind 'terms' or 'pieces', not {wanted.kind!r}")
         return train_tokeniser(
