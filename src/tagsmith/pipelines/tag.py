@@ -98,6 +98,11 @@ class Tagger:
         self.settings = settings
         self.spellings = spellings or {}
 
+    @property
+    def weight(self) -> float:
+        """How much it counts beside other voices."""
+        return getattr(self.finder, "weight", 1.0)
+
     def tag(
         self, posts: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> list[Tags]:
