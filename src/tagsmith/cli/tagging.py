@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,6 +60,7 @@ def tag(  # noqa: PLR0913 - one for each option
     if as_table and (as_json or output != "-"):
         raise ConfigError("--table is for reading here; leave out --json and --output, or --table")
     check_given(texts, input, output, command="tag")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # little to gain, and every thread has memory of its own
     tagger = _tagger(model, voices or ())
     reads: Reads = getattr(tagger, "reads", "posts")
     counted = None
