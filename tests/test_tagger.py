@@ -80,6 +80,15 @@ def test_the_longest_texts_come_first(tagger, passes):
     assert lengths[0] > lengths[-1]
 
 
+def test_many_posts_meet_few_numbers_of_rows(tagger, passes):
+    for many in (33, 40, 41, 70):
+        assert len(tagger.tag(["short"] * many)) == many
+    assert {len(ids) for ids in passes} == {8, 32}
+    passes.clear()
+    tagger.tag(["short"])
+    assert [len(ids) for ids in passes] == [1]
+
+
 def test_half_precision_moves_a_score_by_little(tiny_bundle):
     exact, coarse = (tagger_of(load_bundle(tiny_bundle, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     for text, answer in zip(TEXTS, coarse.tag(TEXTS), strict=True):
