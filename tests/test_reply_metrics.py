@@ -40,9 +40,7 @@ def test_bleu_agrees_with_nltk_and_sacrebleu_where_they_are_installed():
     chance = random.Random(3)
     letters = "abcdef"
     replies = [[chance.choice(letters) for _ in range(chance.randint(4, 12))] for _ in range(40)]
-    references = [
-        [[chance.choice(letters) for _ in range(chance.randint(4, 12))] for _ in range(3)] for _ in replies
-    ]
+    references = [[[chance.choice(letters) for _ in range(chance.randint(4, 12))] for _ in range(3)] for _ in replies]
     found = bleu(replies, references)
     checked = 0
     try:

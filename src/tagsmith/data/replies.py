@@ -1,8 +1,8 @@
 """Queries and their responses on disk and in batches, with what the two auxiliary losses need.
 
-    corpus:  queries and responses, as any corpus; of each response the informative places of its query; of each query
-             the topic words of all its responses
-    batch:   one response of each query, drawn by chance, and a share of the topic words
+corpus:  queries and responses, as any corpus; of each response the informative places of its query; of each query
+         the topic words of all its responses
+batch:   one response of each query, drawn by chance, and a share of the topic words
 """
 
 from __future__ import annotations

@@ -136,9 +136,7 @@ class Relevance(nn.Module):
         """What is worth compiling."""
         return [*self.layers, self.token_loss]
 
-    def _pass(
-        self, batch: PairBatch | ReplyBatch, *, weights: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _pass(self, batch: PairBatch | ReplyBatch, *, weights: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
         """States of queries, of replies after the head, and the last layer's taught weights if asked for."""
         source, lengths = batch.source, batch.source_lengths
         query = self.embed(source)

@@ -15,16 +15,18 @@ from tagsmith.data.readers import read_posts
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
+from tagsmith.pipelines.replies import ReplySettings
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.records import Post
 from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank", "keyphrase"]
-PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings]] = {
+Task = Literal["hashtag", "rank", "keyphrase", "reply"]
+PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings] | type[ReplySettings]] = {
     "hashtag": TagSettings,
     "rank": RankSettings,
     "keyphrase": KeyphraseSettings,
+    "reply": ReplySettings,
 }
 SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags"}  # how the shipped models of a task are called
 
