@@ -53,7 +53,7 @@ def test_two_padded_blocks_are_one_plain_sequence():
         states = model.embed(whole)
         mask = causal(whole.shape[1])
         for layer in model.layers:
-            states = layer.residuals[0](states, lambda x, layer=layer: layer.look_back.plain(x, x, mask))
+            states = layer.residuals[0](states, lambda x, layer=layer, mask=mask: layer.look_back.plain(x, x, mask))
             states = layer.residuals[1](states, layer.forward_part)
         wanted = model.scores(model.head(states))[0, len(query) :]
         assert_close(found[row, : len(reply)], wanted, atol=1e-5, rtol=1e-4)

@@ -66,9 +66,7 @@ def reply(  # noqa: PLR0913 - one for each option
     return 1 if wrong else 0
 
 
-def evaluate_replies(
-    model: str, pairs: Iterable[Pair], *, judges: Sequence[str], beam: int | None
-) -> dict[str, Any]:
+def evaluate_replies(model: str, pairs: Iterable[Pair], *, judges: Sequence[str], beam: int | None) -> dict[str, Any]:
     """The metrics of a model that replies."""
     from tagsmith.pipelines.evaluate_replies import evaluate_replier
 

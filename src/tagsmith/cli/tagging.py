@@ -89,7 +89,9 @@ def tag(  # noqa: PLR0913 - one for each option
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A shipped model or a folder.")],
-    file: Annotated[str, typer.Argument(help="Posts with hashtags, documents with keyphrases, queries with responses.")],
+    file: Annotated[
+        str, typer.Argument(help="Posts with hashtags, documents with keyphrases, queries with responses.")
+    ],
     voices: With = None,
     beam: Beam = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Score only the first so many rows.")] = None,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagsmith.data.batches import Batches, BatchSettings, gather, prefetch
+from tagsmith.data.batches import Batches, BatchSettings, prefetch
 from tagsmith.data.corpus import Corpus, Ids, Ragged
 from tagsmith.errors import TrainError
 

@@ -60,7 +60,7 @@ class RelevanceConfig:
 
 
 class RelevanceOutput(NamedTuple):
-    """Scores of every target place, and what the parts of the loss need."""
+    """Scores of every target place."""
 
     scores: Tensor  # (batch, target, vocab)
 
@@ -283,7 +283,7 @@ def at_most(weights: Tensor, lengths: Tensor) -> Tensor:
 
 
 def attention_loss(weights: Tensor, batch: ReplyBatch) -> Tensor:
-    """Squared distance to the informative words, over a query's own tokens (eq. 5); queries without any do not count."""
+    """Squared distance to the informative words over a query's tokens (eq. 5); queries without any do not count."""
     away = (at_most(weights.float(), batch.target_lengths) - batch.informative.float()).square()
     each = (away * (batch.source != PAD)).sum(1) / batch.source_lengths
     counts = batch.informative.any(1)

@@ -37,7 +37,7 @@ class Written(NamedTuple):
 class SourceLayer(nn.Module):
     """Self-attention, the second look, feed-forward; `look_source` may be the same part as `look_back`."""
 
-    def __init__(  # noqa: PLR0913 - a layer's parts and sizes
+    def __init__(
         self,
         look_back: Attention,
         look_source: Attention | None,

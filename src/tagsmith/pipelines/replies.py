@@ -26,6 +26,7 @@ from tagsmith.text.spoken import spoken
 from tagsmith.text.tokenise import words
 
 ROUNDS = 4  # of drawing, while too few different replies were found
+STEERED = 16  # candidates at least where topic words are asked for
 ROWS = 16  # replies whose every token is scored at once
 ENDS = Ends((END,))
 
@@ -103,7 +104,7 @@ class ReplyFinder:
     def draws(self, wish: Wish) -> int:
         """Candidates drawn for a query in one round."""
         least = self.settings.judge_draws if self.judge else self.settings.draws
-        return max(wish.top, least, 4 * wish.top if wish.about else 0)
+        return max(wish.top, least, STEERED, 4 * wish.top) if wish.about else max(wish.top, least)
 
     @torch.inference_mode()
     def find(self, ready: Sequence[Ready], wish: Wish) -> list[list[Candidate]]:

@@ -85,19 +85,15 @@ class Relations:
         best = float((met / often).max())
         return best if best > 0 else UNSEEN
 
-    def informative(self, query: str, response: str, keywords: Keywords) -> set[str]:
-        """The words of the query that matter for the response; without keywords there, the query's own."""
-        answered = keywords.keywords(response)
-        if not answered:
-            return set(keywords.keywords(query))
-        words = list(dict.fromkeys(word.text for word in keywords.words(query)))
-        worth = {word: self.relation(word, answered) for word in words}
-        return set(sorted(words, key=lambda word: -worth[word])[:MOST])  # of equals the first
+    def informative(self, words: Sequence[str], answered: Sequence[str]) -> set[str]:
+        """The words of a query that matter for a response, given by its keywords; of equals the first."""
+        worth = {word: self.relation(word, answered) for word in dict.fromkeys(words)}
+        return set(sorted(worth, key=lambda word: -worth[word])[:MOST])
 
 
-def topics_of(responses: Iterable[str], keywords: Keywords, *, language: str) -> list[str]:
+def topics_of(answers: Iterable[Sequence[str]], *, language: str) -> list[str]:
     """The keywords of all responses, each once; Chinese ones with a stop character are left out, as in the paper."""
-    found = dict.fromkeys(word for response in responses for word in keywords.keywords(response))
+    found = dict.fromkeys(word for answered in answers for word in answered)
     if language != "zh":
         return list(found)
     return [word for word in found if not any(letter in STOP_WORDS for letter in word)]

@@ -141,26 +141,31 @@ class ReplyJob:
         for some in chunks(pairs, CHUNK):
             queries = self.pieces.ids([pair.query for pair in some])
             responses = iter(self.pieces.ids([response for pair in some for response in pair.responses]))
-            topics = [topics_of(pair.responses, keywords, language=self.settings.language) for pair in some]
+            answers = [[keywords.keywords(response) for response in pair.responses] for pair in some]
+            topics = [topics_of(own, language=self.settings.language) for own in answers]
             names = iter(self.pieces.ids([word for own in topics for word in own]))
-            for pair, query, own in zip(some, queries, topics, strict=True):
-                places = self._places(pair, relations, keywords)
+            for pair, query, answered, own in zip(some, queries, answers, topics, strict=True):
+                places = self._places(pair, answered, relations, keywords)
+                marks = [[place for place in found if query[place] != blank] for found in places]
                 known = dict.fromkeys(one for _ in own for one in next(names) if one not in (UNKNOWN, blank))
-                yield ReplyRow(query, [next(responses) for _ in pair.responses], places, list(known))
+                yield ReplyRow(query, [next(responses) for _ in pair.responses], marks, list(known))
 
-    def _places(self, pair: Pair, relations: Relations, keywords: Keywords) -> list[list[int]]:
-        """For each response, the tokens of the query that belong to its informative words."""
+    def _places(
+        self, pair: Pair, answers: Sequence[Sequence[str]], relations: Relations, keywords: Keywords
+    ) -> list[list[int]]:
+        """For each response, the tokens of the query that belong to its informative words.
+
+        For a response without keywords these are the query's own keywords.
+        """
         words = keywords.words(pair.query)
-        spans = self.pieces.spans(pair.query) if words else []
+        if not words:
+            return [[] for _ in answers]
+        spans = self.pieces.spans(pair.query)
         found = []
-        for response in pair.responses:
-            chosen = relations.informative(pair.query, response, keywords) if words else set()
+        for answered in answers:
+            chosen = relations.informative([word.text for word in words], answered) if answered else None
+            chosen = set(keywords.keywords(pair.query)) if chosen is None else chosen
             runs = [(word.start, word.end) for word in words if word.text in chosen]
-            found.append(
-                [
-                    place
-                    for place, (start, end) in enumerate(spans)
-                    if any(start < last and end > first for first, last in runs)
-                ]
-            )
+            inside = (any(start < last and end > first for first, last in runs) for start, end in spans)
+            found.append([place for place, marked in enumerate(inside) if marked])
         return found

@@ -27,11 +27,12 @@ MOST = 5  # keywords of one text
 MOST_WORDS = 1_000_000  # counted at once; beyond, the rarest are dropped
 TOPICAL = ("n", "ns", "vn", "v", "f")  # parts of speech
 
-_TALK = frozenset(
-    "actually ah alright anyway aw awesome bye cool dont definitely exactly fine glad guess haha hahaha hear hello hey hi "
-    "hmm hope im isnt ive kind lol lot mean nah nice ok okay pretty probably right sorry sounds stuff sure talk thank "
-    "thanks thats think thought totally true u wow ya yea yeah yep yup".split()
-)
+_TALK = """
+actually ah alright anyway aw awesome bye cool dont definitely exactly fine glad guess haha hahaha hear hello hey hi
+hmm hope im isnt ive kind lol lot mean nah nice ok okay pretty probably right sorry sounds stuff sure talk thank
+thanks thats think thought totally true u wow ya yea yeah yep yup
+"""
+TALK = frozenset(_TALK.split())
 
 
 class Word(NamedTuple):
@@ -108,7 +109,8 @@ def count_words(texts: Iterable[str]) -> tuple[dict[str, int], int]:
     split = EnglishKeywords().words
     times: Counter[str] = Counter()
     number = 0
-    for number, text in enumerate(texts, start=1):
+    for text in texts:
+        number += 1
         times.update({word.text for word in split(text)})
         if len(times) > MOST_WORDS:
             times = Counter({word: many for word, many in times.items() if many > 1})
@@ -146,7 +148,7 @@ def _tells(word: str) -> bool:
     if len(word) < 2 or not word[0].isalpha():
         return False
     plain = word.replace("'", "")
-    return word not in STOP_WORDS and plain not in STOP_WORDS and plain not in _TALK
+    return word not in STOP_WORDS and plain not in STOP_WORDS and plain not in TALK
 
 
 def _tells_chinese(word: str) -> bool:
