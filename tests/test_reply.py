@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,12 +22,12 @@ from tagsmith.models.relevance import Relevance, RelevanceConfig
 from tagsmith.pipelines.evaluate_replies import evaluate_replier
 from tagsmith.pipelines.load import load_replier, load_tagger
 from tagsmith.pipelines.replies import log_probabilities, towards
-from tagsmith.recipe import informative, make, read_recipe
+from tagsmith.recipe import informative, job_of, make, read_recipe
 from tagsmith.recipe.informative import UNSEEN, Relations, topics_of
 from tagsmith.records import Pair, Post, Replies, pair_of, reply_row
 from tagsmith.text.block_list import BlockList, read_block_list
-from tagsmith.text.keywords import EnglishKeywords
-from tagsmith.text.pieces import END, PAD, SEPARATOR
+from tagsmith.text.keywords import EnglishKeywords, Word
+from tagsmith.text.pieces import END, PAD, SEPARATOR, Pieces
 
 PAIRS = [pair_of(row) for row in sample_pairs()]
 QUERIES = [pair.query for pair in PAIRS]
@@ -134,8 +136,6 @@ def test_batches_carry_the_marks_of_the_response_that_was_drawn(tmp_path):
 
 def test_preparation_is_the_same_twice_and_found_again(reply_recipe, reply_bundle, tmp_path):
     recipe = read_recipe(reply_recipe)
-    from tagsmith.recipe import job_of
-
     first = job_of(recipe)
     first.prepare(tmp_path / "a", lambda event: None)
     made = sorted((tmp_path / "a" / "corpus").iterdir())
@@ -147,8 +147,6 @@ def test_preparation_is_the_same_twice_and_found_again(reply_recipe, reply_bundl
 
 
 def test_recipes_that_cannot_be_are_refused(reply_recipe):
-    from tagsmith.recipe import job_of
-
     for change, message in (
         ('tokeniser.kind="words"', "tokeniser.kind 'pieces', not 'words'"),
         ('batches.targets="all"', "batches.targets is 'one', not 'all'"),
@@ -158,6 +156,45 @@ def test_recipes_that_cannot_be_are_refused(reply_recipe):
     ):
         with pytest.raises(ConfigError, match=message):
             job_of(read_recipe(reply_recipe, [change]))
+
+
+class Pairs:
+    """Words of two characters, instead of jieba's."""
+
+    def words(self, text):
+        return [Word(text[start : start + 2], start, start + 2) for start in range(0, len(text) - 1, 2)]
+
+    def keywords(self, text):
+        return [word.text for word in self.words(text)][:5]
+
+    def topical(self, text):
+        return frozenset(self.keywords(text))
+
+
+def test_marks_fall_on_the_characters_of_chinese_words(reply_recipe):
+    job = job_of(read_recipe(reply_recipe, ['pipeline.language="zh"']))
+    job.pieces = Pieces.train(["今天火锅很好吃", "周末一起去吃火锅吧"], 60)
+    pair = Pair("今天火锅", ("火锅好吃", "!"))
+    (row,) = job._rows(iter([pair]), Relations.count([pair], Pairs()), Pairs())
+    tokens = [job.pieces.join([one]) for one in row.query]
+    assert [tokens[place] for place in row.places[0]] == ["今", "天", "火", "锅"]  # without the blank before them
+    assert [job.pieces.join([one]) for one in row.topics] == ["火", "锅", "好", "吃"]
+    assert row.places[0] == row.places[1]  # a response without keywords: the query's own
+
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes" / "reply").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_can_be_built(path):
+    """Their settings fit together, and the shipped sizes stay under 12 MB."""
+    job = job_of(read_recipe(path))
+    job.pieces = SimpleNamespace(size=job.recipe.tokeniser.size)
+    with torch.device("meta"):
+        model = job.build()
+    if path.stem.startswith("reply-"):
+        assert sum(weight.numel() for weight in model.parameters()) < 11.3e6
+    assert job.recipe.name == path.stem
 
 
 # search
