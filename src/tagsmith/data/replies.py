@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tagsmith.data.batches import Batches, BatchSettings, prefetch
 from tagsmith.data.corpus import Corpus, Ids, Ragged
 from tagsmith.errors import TrainError
+from tagsmith.text.pieces import PAD
 
 MOST_TOPICS = 24  # topic words of a query in a batch: one width, so that few shapes occur
 SHARE = 0.8  # of a query's topic words are drawn in each epoch
@@ -100,8 +102,8 @@ class ReplyCorpus:
         marks = []
         for name in FILES:
             try:
-                flat = np.fromfile(folder / f"{name}.ids.bin", dtype=np.uint32)
-                marks.append(Ragged(flat, np.fromfile(folder / f"{name}.ends.bin", dtype=np.int64)))
+                flat = _mapped(folder / f"{name}.ids.bin", np.uint32)
+                marks.append(Ragged(flat, _mapped(folder / f"{name}.ends.bin", np.int64)))
             except OSError:
                 raise TrainError(f"{folder} holds no finished corpus of replies") from None
         return cls(Corpus.open(folder), *marks)
@@ -163,21 +165,35 @@ class ReplyBatches:
         topics = torch.from_numpy(self._topics(queries, chance))
         return ReplyBatch(*batch, informative=torch.from_numpy(informative), topics=topics)
 
-    def _informative(self, responses: Ids, wide: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _informative(self, responses: Ids, wide: int) -> NDArray[np.bool_]:
         """(batch, source) True at the informative places."""
-        places = self.corpus.places
         marked = np.zeros((len(responses), wide), dtype=bool)
-        for row, (start, length) in enumerate(zip(places.starts(responses), places.lengths(responses))):
-            own = places.flat[start : start + length].astype(np.int64)
-            marked[row, own[own < wide]] = True
+        own, inside = _rows_of(self.corpus.places, responses)
+        inside &= own < wide
+        rows = np.broadcast_to(np.arange(len(responses))[:, None], own.shape)
+        marked[rows[inside], own[inside]] = True
         return marked
 
     def _topics(self, queries: Ids, chance: np.random.Generator) -> Ids:
         """(batch, MOST_TOPICS) a share of each query's topic words, drawn by chance."""
-        topics = self.corpus.topics
-        drawn = np.zeros((len(queries), MOST_TOPICS), dtype=np.int64)
-        for row, (start, length) in enumerate(zip(topics.starts(queries), topics.lengths(queries))):
-            own = chance.permutation(topics.flat[start : start + length].astype(np.int64))
-            some = own[: min(MOST_TOPICS, int(np.ceil(SHARE * length)))]
-            drawn[row, : len(some)] = some
+        own, inside = _rows_of(self.corpus.topics, queries)
+        order = np.where(inside, chance.random(own.shape), 2.0).argsort(axis=1)
+        mixed = np.take_along_axis(own, order, axis=1)[:, :MOST_TOPICS]
+        counts = np.ceil(SHARE * inside.sum(1, keepdims=True))
+        drawn = np.full((len(queries), MOST_TOPICS), PAD, dtype=np.int64)
+        drawn[:, : mixed.shape[1]] = np.where(np.arange(mixed.shape[1]) < counts, mixed, PAD)
         return drawn
+
+
+def _rows_of(ragged: Ragged, rows: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+    """Rows side by side, and where they hold something.  -> (rows, longest) twice"""
+    lengths = ragged.lengths(rows)
+    if not lengths.any():
+        return np.zeros((len(rows), 1), dtype=np.int64), np.zeros((len(rows), 1), dtype=bool)
+    own = gather(ragged.flat, ragged.starts(rows), lengths)
+    return own, np.arange(own.shape[1]) < lengths[:, None]
+
+
+def _mapped(path: Path, kind: type[Any]) -> NDArray[Any]:
+    """A file of numbers, memory-mapped; an empty one cannot be."""
+    return np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.zeros(0, dtype=kind)

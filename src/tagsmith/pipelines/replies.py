@@ -22,6 +22,7 @@ from tagsmith.decode import Constraint, Ends, Several, at_least, ban, beam, foll
 from tagsmith.errors import ConfigError
 from tagsmith.text.block_list import BlockList
 from tagsmith.text.pieces import END, PAD, SEGMENT, SEPARATOR, TEXT, UNKNOWN, Pieces
+from tagsmith.text.reading import reading
 from tagsmith.text.spoken import spoken
 from tagsmith.text.tokenise import words
 
@@ -222,8 +223,9 @@ class Judge:
 
     def likely(self, query: str, replies: Sequence[str]) -> list[float]:
         """The log-probability of the query after each reply."""
-        own = self.pieces.ids([query])[0]
-        sums, _ = log_probabilities(self.model, self.pieces.ids(replies), [own] * len(replies), self.settings)
+        own = self.pieces.ids([reading(query)])[0]
+        said = self.pieces.ids([reading(reply) for reply in replies])
+        sums, _ = log_probabilities(self.model, said, [own] * len(replies), self.settings)
         return sums.tolist()
 
 
