@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tagsmith.data.batches import Batches, BatchSettings, prefetch
+from tagsmith.data.batches import Batches, BatchSettings, gather, prefetch
 from tagsmith.data.corpus import Corpus, Ids, Ragged
 from tagsmith.errors import TrainError
 from tagsmith.text.pieces import PAD

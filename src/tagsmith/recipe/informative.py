@@ -87,7 +87,10 @@ class Relations:
 
     def informative(self, words: Sequence[str], answered: Sequence[str]) -> set[str]:
         """The words of a query that matter for a response, given by its keywords; of equals the first."""
-        worth = {word: self.relation(word, answered) for word in dict.fromkeys(words)}
+        own = dict.fromkeys(words)
+        if len(own) <= MOST:
+            return set(own)
+        worth = {word: self.relation(word, answered) for word in own}
         return set(sorted(worth, key=lambda word: -worth[word])[:MOST])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -21,12 +22,12 @@ from typing import Any, NamedTuple, Protocol
 from tagsmith.errors import ConfigError
 from tagsmith.text.stems import stem
 from tagsmith.text.stopwords import STOP_WORDS
-from tagsmith.text.tokenise import word_spans
 
 MOST = 5  # keywords of one text
 MOST_WORDS = 1_000_000  # counted at once; beyond, the rarest are dropped
 TOPICAL = ("n", "ns", "vn", "v", "f")  # parts of speech
 
+_LETTERS = re.compile(r"(?<![^\W_])[^\W\d_]{2,}(?:'[^\W\d_]+)*")
 _TALK = """
 actually ah alright anyway aw awesome bye cool dont definitely exactly fine glad guess haha hahaha hear hello hey hi
 hmm hope im isnt ive kind lol lot mean nah nice ok okay pretty probably right sorry sounds stuff sure talk thank
@@ -65,8 +66,8 @@ class EnglishKeywords:
 
     def words(self, text: str) -> list[Word]:
         """Words of letters that are no stop words."""
-        found = ((word.lower().replace("’", "'"), start, end) for word, start, end in word_spans(text))
-        return [Word(*one) for one in found if _tells(one[0])]
+        found = _LETTERS.finditer(text.replace("’", "'"))
+        return [Word(word, *one.span()) for one in found if _tells(word := one.group().lower())]
 
     def keywords(self, text: str) -> list[str]:
         """The five of most weight; of equals the alphabetical first."""
@@ -144,9 +145,8 @@ def _jieba() -> Any:
     return jieba
 
 
+@lru_cache(maxsize=100_000)
 def _tells(word: str) -> bool:
-    if len(word) < 2 or not word[0].isalpha():
-        return False
     plain = word.replace("'", "")
     return word not in STOP_WORDS and plain not in STOP_WORDS and plain not in TALK
 
