@@ -108,7 +108,9 @@ def evaluate(
 
     bad: list[BadRow] = []
     measure: Any
+    wanted = "tags"
     if is_replier(model):
+        wanted = "responses"
         read, fields = pairs_of, "'query' and 'responses'"
         measure = lambda rows: evaluate_replies(model, rows, judges=voices or (), beam=beam)  # noqa: E731
     else:
@@ -125,7 +127,7 @@ def evaluate(
         scores = measure(counter.watch(islice(good(read(file, field), bad.append), limit)))
     say_bad(bad)
     if not scores["n"]:
-        raise ConfigError(f"{file} has no row with a text and its answers; the fields are {fields}")
+        raise ConfigError(f"{file} has no row with a text and {wanted}; the fields are {fields}")
     if as_json or not sys.stdout.isatty():
         put(json.dumps(scores))
     else:
