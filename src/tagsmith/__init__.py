@@ -15,7 +15,11 @@ _WHERE = {
     "AutoTagger": "tagsmith.pipelines.auto",
     "Embedder": "tagsmith.pipelines.embed",
     "MergedTagger": "tagsmith.pipelines.merge",
+    "Pair": "tagsmith.records",
     "Post": "tagsmith.records",
+    "Replier": "tagsmith.pipelines.reply",
+    "Replies": "tagsmith.records",
+    "Reply": "tagsmith.records",
     "Segment": "tagsmith.records",
     "Tag": "tagsmith.records",
     "Tagger": "tagsmith.pipelines.tag",
@@ -28,7 +32,11 @@ __all__ = [
     "AutoTagger",
     "Embedder",
     "MergedTagger",
+    "Pair",
     "Post",
+    "Replier",
+    "Replies",
+    "Reply",
     "Segment",
     "Tag",
     "Tagger",
@@ -44,8 +52,9 @@ if TYPE_CHECKING:
     from tagsmith.pipelines.embed import Embedder
     from tagsmith.pipelines.load import load
     from tagsmith.pipelines.merge import MergedTagger
+    from tagsmith.pipelines.reply import Replier
     from tagsmith.pipelines.tag import Tagger
-    from tagsmith.records import Post, Segment, Tag, Tags
+    from tagsmith.records import Pair, Post, Replies, Reply, Segment, Tag, Tags
 
 
 def __getattr__(name: str) -> Any:

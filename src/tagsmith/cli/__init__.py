@@ -8,6 +8,7 @@ import sys
 import typer
 
 from tagsmith.cli.comparing import compare
+from tagsmith.cli.replying import reply
 from tagsmith.cli.tagging import evaluate, models, tag
 from tagsmith.cli.training import forget, learn, train
 from tagsmith.cli.vectors import embed, index, nearest
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (tag, embed, evaluate, compare, train, learn, forget, index, nearest, models):
+for command in (tag, embed, reply, evaluate, compare, train, learn, forget, index, nearest, models):
     app.command()(command)
 
 

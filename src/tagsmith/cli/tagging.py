@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagsmith.cli.replying import Beam, evaluate_replies, is_replier, pairs_of
 from tagsmith.cli.shared import (
     AsJson,
     Field,
@@ -90,13 +91,17 @@ def tag(  # noqa: PLR0913 - one for each option
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A shipped model or a folder.")],
-    file: Annotated[str, typer.Argument(help="Posts with their hashtags, documents with their keyphrases.")],
+    file: Annotated[
+        str, typer.Argument(help="Posts with hashtags, documents with keyphrases, queries with responses.")
+    ],
     voices: With = None,
+    beam: Beam = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Score only the first so many rows.")] = None,
     field: Field = None,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a model on posts or documents whose tags are known."""
+    """Measure a model on posts or documents whose tags are known, or on queries whose responses are."""
+    from functools import partial
     from itertools import islice
 
     from tagsmith.data.readers import good
@@ -104,16 +109,27 @@ def evaluate(
     from tagsmith.pipelines.evaluate_documents import evaluate_documents
 
     bad: list[BadRow] = []
-    tagger = _tagger(model, voices or ())
-    documents = getattr(tagger, "reads", "posts") == "documents"
-    rows: Iterable[Any] = good((documents_of if documents else posts_of)(file, field), bad.append)
+    measure: Any
+    wanted = "tags"
+    if is_replier(model):
+        wanted = "responses"
+        read, fields = pairs_of, "'query' and 'responses'"
+        measure = lambda rows: evaluate_replies(model, rows, judges=voices or (), beam=beam)  # noqa: E731
+    else:
+        if beam is not None:
+            raise ConfigError(f"--beam is for models that reply; {model} tags")
+        tagger = _tagger(model, voices or ())
+        if getattr(tagger, "reads", "posts") == "documents":
+            read, fields = documents_of, "'abstract' (or 'text') and 'keyphrases'"
+            measure = partial(evaluate_documents, tagger)
+        else:
+            read, fields = posts_of, "'text' and 'hashtags' (or 'tags')"
+            measure = partial(evaluate_tagger, tagger)
     with Counter("scoring") as counter:
-        measure = evaluate_documents if documents else evaluate_tagger
-        scores = measure(tagger, counter.watch(islice(rows, limit)))
+        scores = measure(counter.watch(islice(good(read(file, field), bad.append), limit)))
     say_bad(bad)
     if not scores["n"]:
-        fields = "'abstract' (or 'text') and 'keyphrases'" if documents else "'text' and 'hashtags' (or 'tags')"
-        raise ConfigError(f"{file} has no row with a text and tags; the fields are {fields}")
+        raise ConfigError(f"{file} has no row with a text and {wanted}; the fields are {fields}")
     if as_json or not sys.stdout.isatty():
         put(json.dumps(scores))
     else:

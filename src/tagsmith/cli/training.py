@@ -43,7 +43,8 @@ def train(
     with TrainingTalk() as talk:
         bundle = make(made, folder, resume=resume, report=talk.report)
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
-        say(f"the model is in {bundle}; try: tagsmith tag --model {bundle} 'your text'")
+        command = "reply" if made.task == "reply" else "tag"
+        say(f"the model is in {bundle}; try: tagsmith {command} --model {bundle} 'your text'")
         put(json.dumps({"bundle": str(bundle)}))
     return 0
 

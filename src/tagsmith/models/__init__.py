@@ -14,6 +14,7 @@ CATALOG = {
     "quick": "tagsmith.models.quick:Quick",
     "keyphrase": "tagsmith.models.keyphrase:Keyphrase",
     "slots": "tagsmith.models.slots:Slots",
+    "relevance": "tagsmith.models.relevance:Relevance",
 }
 
 

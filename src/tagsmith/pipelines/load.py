@@ -13,6 +13,7 @@ from tagsmith.pipelines.embed import Embedder
 from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
+from tagsmith.pipelines.reply import Replier
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.text.terms import coder_of
@@ -42,7 +43,7 @@ TAGGERS: dict[str, Callable[[Bundle], Any]] = {
     "rank": ranking_tagger,
     "keyphrase": keyphrase_tagger,
 }
-PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS, "embed": Embedder.of}
+PIPELINES: dict[str, Callable[[Bundle], Any]] = {**TAGGERS, "embed": Embedder.of, "reply": Replier.of}
 
 
 def load(name: str | Path) -> Any:
@@ -64,3 +65,11 @@ def tagger_of(bundle: Bundle) -> Any:
     if bundle.task not in TAGGERS:
         raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")
     return TAGGERS[bundle.task](bundle)
+
+
+def load_replier(name: str | Path) -> Replier:
+    """The same, for models that reply."""
+    bundle = load_bundle(name)
+    if bundle.task != "reply":
+        raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not reply; take another model")
+    return Replier.of(bundle)

@@ -18,16 +18,22 @@ from torch import nn
 from tagsmith.bundle import Bundle, save_bundle
 from tagsmith.config import to_dict
 from tagsmith.data.batches import Batches
-from tagsmith.data.corpus import Corpus
+from tagsmith.data.replies import ReplyBatches, ReplyCorpus
 from tagsmith.recipe.hashtag import HashtagJob
 from tagsmith.recipe.keyphrase import KeyphraseJob
 from tagsmith.recipe.posts import Report
 from tagsmith.recipe.rank import RankJob
+from tagsmith.recipe.reply import ReplyJob
 from tagsmith.recipe.settings import Recipe
 from tagsmith.train.loop import fit
 from tagsmith.train.plot import plot_losses
 
-MAKES = {"hashtag": "Hashtags for posts", "rank": "Known tags for posts", "keyphrase": "Keyphrases for documents"}
+MAKES = {
+    "hashtag": "Hashtags for posts",
+    "rank": "Known tags for posts",
+    "keyphrase": "Keyphrases for documents",
+    "reply": "Replies to short texts",
+}
 WAIT = timedelta(hours=12)  # other processes wait so long for the first, which prepares the data
 
 
@@ -35,18 +41,19 @@ class Job(Protocol):
     """What a task adds to the course of a run."""
 
     def forget(self, out: Path) -> None: ...  # what an older run prepared there
-    def prepare(self, out: Path, report: Report) -> Corpus: ...
+    def prepare(self, out: Path, report: Report) -> Any: ...  # a Corpus or ReplyCorpus
     def dev(self, report: Report) -> list[Any]: ...  # posts or documents to choose by
     def build(self) -> Any: ...  # the model to train
     def taught(self, model: Any) -> nn.Module: ...  # the same, or the same beside its teacher
     def evaluate(self, model: Any, dev: Sequence[Any]) -> dict[str, float]: ...
-    def bundle(self, model: Any, dev: Sequence[Any], corpus: Corpus) -> tuple[Bundle, dict[str, float]]: ...
+    def bundle(self, model: Any, dev: Sequence[Any], corpus: Any) -> tuple[Bundle, dict[str, float]]: ...
 
 
-JOBS: dict[str, type[HashtagJob] | type[RankJob] | type[KeyphraseJob]] = {
+JOBS: dict[str, type[HashtagJob] | type[RankJob] | type[KeyphraseJob] | type[ReplyJob]] = {
     "hashtag": HashtagJob,
     "rank": RankJob,
     "keyphrase": KeyphraseJob,
+    "reply": ReplyJob,
 }
 
 
@@ -73,7 +80,7 @@ def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = la
     def evaluate(trained: nn.Module) -> dict[str, float]:
         return job.evaluate(getattr(trained, "student", trained), dev)
 
-    batches = Batches(corpus, recipe.batches)
+    batches = (ReplyBatches if isinstance(corpus, ReplyCorpus) else Batches)(corpus, recipe.batches)
     progress = fit(job.taught(model), batches, recipe.train, out, evaluate=evaluate, resume=resume, report=report)
     if team.is_main_process:
         _plot(out, report)

@@ -15,17 +15,19 @@ from tagsmith.data.readers import read_documents, read_posts
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
+from tagsmith.pipelines.replies import ReplySettings
 from tagsmith.pipelines.tag import whole
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.records import Document, Post
 from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank", "keyphrase"]
-PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings]] = {
+Task = Literal["hashtag", "rank", "keyphrase", "reply"]
+PIPELINE_SETTINGS: dict[str, type[TagSettings] | type[RankSettings] | type[KeyphraseSettings] | type[ReplySettings]] = {
     "hashtag": TagSettings,
     "rank": RankSettings,
     "keyphrase": KeyphraseSettings,
+    "reply": ReplySettings,
 }
 SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags", "keyphrase": "keyphrase"}  # how a task's shipped models are called
 
