@@ -206,6 +206,63 @@ top = 5
 """
 
 
+REPLY_RECIPE = """
+name = "tiny-reply"
+task = "reply"
+
+[data]
+root = {root}
+train = ["pairs.jsonl"]
+dev = ["pairs.jsonl"]
+
+[tokeniser]
+size = 400
+
+[model]
+name = "relevance"
+width = 32
+heads = 2
+inner = 64
+layers = 2
+longest = 96
+dropout = 0.0
+tied = true
+
+[batches]
+tokens = 1536
+source = 32
+target = 24
+targets = "one"
+
+[train]
+steps = 160
+learning_rate = 1e-2
+evaluate_every = 80
+log_every = 40
+metric = "loss"
+
+[pipeline]
+source = 32
+steps = 24
+"""
+
+
+def sample_pairs() -> list[dict[str, object]]:
+    """Queries about the topics, two responses each."""
+    return [
+        {
+            "id": number,
+            "query": frame.format(thing),
+            "responses": [f"I love {thing} too!", f"tell me more about {thing}, I like {topic.lower()}."],
+        }
+        for number, (topic, thing, frame) in enumerate(
+            (topic, thing, frame)
+            for topic, things in TOPICS.items()
+            for thing, frame in zip(things, FRAMES, strict=False)
+        )
+    ]
+
+
 READER_RECIPE = """
 name = "tiny-{task}"
 task = "{task}"
@@ -436,6 +493,24 @@ def answer_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extract_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained model that marks keyphrases."""
     return _reader_bundle("extract", tmp_path_factory.mktemp("extract"), sample_documents(), steps=80, metric="span_f1")
+
+
+@pytest.fixture(scope="session")
+def reply_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe for replies with its pairs beside it."""
+    folder = tmp_path_factory.mktemp("reply")
+    write_rows(folder / "pairs.jsonl", sample_pairs())
+    recipe = folder / "reply.toml"
+    recipe.write_text(REPLY_RECIPE.format(root=json.dumps(str(folder))), encoding="utf-8")
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def reply_bundle(reply_recipe: Path) -> Path:
+    """A trained model that replies."""
+    from tagsmith.recipe import make, read_recipe
+
+    return make(read_recipe(reply_recipe), reply_recipe.parent / "run")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -267,3 +268,17 @@ def test_a_list_is_for_keyphrases_and_missing_is_for_a_list(tiny_bundle, keyphra
     wrong = run_cli("tag", "--model", keyphrase_bundle, "some text", "--missing", tmp_path / "m.jsonl")
     assert wrong.code == 2
     assert "name the list with --vocab" in wrong.err
+
+
+def test_a_model_goes_on_with_a_users_own_documents(slots_bundle, tmp_path, run_cli, monkeypatch):
+    shutil.copytree(slots_bundle, tmp_path / "bundles" / "keyphrase-en")
+    monkeypatch.setattr("tagsmith.bundle.SHIPPED", tmp_path / "bundles")
+    data = write_rows(tmp_path / "mine.jsonl", sample_documents())
+    out = tmp_path / "my-model"
+    result = run_cli("train", "--task", "keyphrase", "--data", data, "--out", out, "--set", "train.steps=3")
+    assert result.code == 0, result.err
+    assert run_cli("tag", "--model", out / "bundle", "a bowl of noodles", "--json").rows[0]["tags"]
+    bare = write_rows(tmp_path / "bare.jsonl", [{"text": "no phrases here"}])
+    wrong = run_cli("train", "--task", "keyphrase", "--data", bare, "--out", tmp_path / "other")
+    assert wrong.code == 2
+    assert "have no keyphrases; they belong in a field 'keyphrases' (rename yours" in wrong.err

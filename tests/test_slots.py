@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from tagsmith.data.batches import PairBatch
-from tagsmith.models.slots import Slots, SlotsConfig, match, phrase_matrix
+from tagsmith.models.slots import Slots, SlotsConfig, first_places, match, phrase_matrix
 from tagsmith.text.terms import ABSENT, PRESENT
 from tagsmith.text.vocabulary import END, SEP
 
@@ -101,10 +101,10 @@ def test_word_by_word_is_as_all_at_once_and_padding_changes_nothing():
     memory = model.encode(batch.source, batch.source_lengths)
     given = model.give(batch.target, memory)
     whole = model.scores(*model.write(model.inputs(given), memory), memory).unflatten(1, (6, 4))
-    scores, state = model.start(memory)
+    now, state = model.start(memory)
     for place in range(3):
-        assert_close(scores, whole[:, :, place], atol=1e-5, rtol=1e-4)
-        scores, state = model.step(given[:, :, place], state, memory)
+        assert_close(model.scores(*now, memory), whole[:, :, place], atol=1e-5, rtol=1e-4)
+        now, state = model.step(given[:, :, place], state, memory)
     wider = model.encode(torch.nn.functional.pad(batch.source, (0, 5)), batch.source_lengths)
     again = model.scores(*model.write(model.inputs(given), wider), wider).unflatten(1, (6, 4))
     assert_close(again, whole, atol=1e-5, rtol=1e-4)
@@ -127,11 +127,37 @@ def test_the_phrases_of_ten_documents_are_learned(changes):
         optimiser.step()
         optimiser.zero_grad()
     model.eval()
-    scores, _ = model.start(model.encode(batch.source, batch.source_lengths))
-    first = scores.argmax(-1)  # (10, slots)
+    memory = model.encode(batch.source, batch.source_lengths)
+    first = model.scores(*model.start(memory)[0], memory).argmax(-1)  # (10, slots)
     for row, (written, given) in enumerate(zip(first.tolist(), target.tolist())):
         assert {word for word in written[:3] if word != SEP} == {given[1]}, row
         assert {word for word in written[3:] if word != SEP} == {given[4]}, row
+
+
+@pytest.mark.parametrize("written", [0, 12])
+def test_the_few_words_that_can_come_are_scored_as_among_all(written):
+    model, batch = build(written=written), documents()
+    memory = model.encode(batch.source, batch.source_lengths)
+    now, _ = model.start(memory)
+    every = model.scores(*now, memory)
+    few = model.few_scores(now, memory, first_places(memory.ids))
+    assert every.shape[-1] == 33
+    if written:
+        assert (every[0, :, 12:30] < -20).all()  # neither written nor in the first document
+    logs, places = few.max(-1)
+    assert_close(logs, every.max(-1).values, atol=1e-5, rtol=1e-4)
+    assert model.word_of(places, memory).tolist() == every.argmax(-1).tolist()
+
+
+def test_some_slots_go_on_as_they_would_among_all():
+    model, batch = build(), documents()
+    memory = model.encode(batch.source, batch.source_lengths)
+    words, places = torch.tensor([[7, 8, 9, 10, 11, 12]] * 2), torch.tensor([[4, 1], [0, 5]])
+    _, state = model.start(memory)
+    every, _ = model.step(words, state, memory)
+    some, _ = model.step(words.gather(1, places), state.narrow(places), memory)
+    expected = every.states.gather(1, places[:, :, None].expand(-1, -1, 16))
+    assert_close(some.states, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_unneeded_slots_weigh_less():

@@ -65,6 +65,30 @@ def test_a_text_alone_is_tagged_as_in_company(tiny_bundle):
     assert tripled == [answer for answer in together for _ in range(3)]
 
 
+@pytest.fixture
+def passes(tagger, monkeypatch) -> list[list[list[int]]]:
+    """The token ids of each forward pass."""
+    met, find = [], tagger.finder.find
+    monkeypatch.setattr(tagger.finder, "find", lambda ids, *given, **more: met.append(ids) or find(ids, *given, **more))
+    return met
+
+
+def test_the_longest_texts_come_first(tagger, passes):
+    tagger.tag(["short", "a longer text " * 20, "a text in between " * 4])
+    lengths = [len(ids[0]) for ids in passes]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[-1]
+
+
+def test_many_posts_meet_few_numbers_of_rows(tagger, passes):
+    for many in (33, 40, 41, 70):
+        assert len(tagger.tag(["short"] * many)) == many
+    assert {len(ids) for ids in passes} == {8, 32}
+    passes.clear()
+    tagger.tag(["short"])
+    assert [len(ids) for ids in passes] == [1]
+
+
 def test_half_precision_moves_a_score_by_little(tiny_bundle):
     exact, coarse = (tagger_of(load_bundle(tiny_bundle, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     for text, answer in zip(TEXTS, coarse.tag(TEXTS), strict=True):

@@ -21,9 +21,13 @@ _WHERE = {
     "Labelled": "tagsmith.records",
     "Labels": "tagsmith.records",
     "MergedTagger": "tagsmith.pipelines.merge",
+    "Pair": "tagsmith.records",
     "Post": "tagsmith.records",
     "Question": "tagsmith.records",
     "Reader": "tagsmith.pipelines.read",
+    "Replier": "tagsmith.pipelines.reply",
+    "Replies": "tagsmith.records",
+    "Reply": "tagsmith.records",
     "Segment": "tagsmith.records",
     "Tag": "tagsmith.records",
     "Tagger": "tagsmith.pipelines.tag",
@@ -42,9 +46,13 @@ __all__ = [
     "Labelled",
     "Labels",
     "MergedTagger",
+    "Pair",
     "Post",
     "Question",
     "Reader",
+    "Replier",
+    "Replies",
+    "Reply",
     "Segment",
     "Tag",
     "Tagger",
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
     from tagsmith.pipelines.load import load
     from tagsmith.pipelines.merge import MergedTagger
     from tagsmith.pipelines.read import Reader
+    from tagsmith.pipelines.reply import Replier
     from tagsmith.pipelines.tag import Tagger
     from tagsmith.records import (
         Answer,
@@ -69,8 +78,11 @@ if TYPE_CHECKING:
         Label,
         Labelled,
         Labels,
+        Pair,
         Post,
         Question,
+        Replies,
+        Reply,
         Segment,
         Tag,
         Tags,

@@ -6,8 +6,8 @@ A batch has several texts, each with a beam of hypotheses: tokens are (batch, be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -176,6 +176,71 @@ def draw(logs: Tensor, *, top_k: int, top_p: float, generator: torch.Generator) 
         keep = keep & (torch.arange(logs.shape[-1], device=logs.device) < top_k)
     place = torch.multinomial(weights * keep, 1, generator=generator)
     return ids.gather(1, place)[:, 0]
+
+
+class Followed(NamedTuple):
+    """One more token of every text, and where that leaves them."""
+
+    tokens: Tensor  # (batch,); 0 for texts that had ended
+    total: Tensor  # (batch,) log-probability so far, by the model itself
+    done: Tensor  # (batch,)
+
+
+def follow(
+    stepper: Stepper[State],
+    chances: Tensor,
+    *,
+    ends: Ends,
+    top_k: int = 0,
+    temperature: float = 1.0,
+    constraints: Sequence[Constraint] = (),
+) -> Iterator[Followed]:
+    """Draw token by token with given chances (batch, steps) in 0..1: a text's tokens depend on its own row alone.
+
+    Neither temperature nor constraints change what a token counts: its log-probability is the model's.
+    """
+    scores, state = stepper.start()
+    written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
+    total = scores.new_zeros(scores.shape[0], dtype=torch.float32)
+    done = torch.zeros_like(total, dtype=torch.bool)
+    for chance in chances.unbind(1):
+        plain = scores[:, 0].float().log_softmax(-1)
+        logs = _log_softmax(scores / temperature, written, constraints)[:, 0]
+        tokens = draw_at(logs, chance, top_k=top_k).masked_fill(done, 0)
+        total = total + plain.gather(1, tokens[:, None])[:, 0].masked_fill(done, 0.0)
+        written = torch.cat([written, tokens[:, None, None]], dim=2)
+        done = done | ends.match(tokens)
+        yield Followed(tokens, total, done)
+        if bool(done.all()):
+            return
+        scores, state = stepper.step(tokens[:, None], state)
+
+
+def draw_at(logs: Tensor, chance: Tensor, *, top_k: int) -> Tensor:
+    """The token at which the summed weight of the `top_k` likeliest (0: of all) passes `chance`.
+
+    (batch, vocab), (batch,) -> (batch,)
+    """
+    ordered, ids = top_of(logs, min(top_k or logs.shape[-1], logs.shape[-1]))
+    weights = (ordered - ordered[:, :1]).double().exp()
+    sums = weights.cumsum(-1)
+    place = (sums <= chance.double()[:, None] * sums[:, -1:]).sum(-1)
+    return ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])[:, 0]
+
+
+class Several:
+    """A stepper that writes `count` sequences for each text, each a text of its own; texts are read once."""
+
+    def __init__(self, stepper: Any, count: int) -> None:
+        self.stepper = stepper
+        self.count = count
+        self.step, self.reorder, self.narrow = stepper.step, stepper.reorder, stepper.narrow
+
+    def start(self) -> tuple[Tensor, Any]:
+        """(batch * count, 1, vocab)"""
+        scores, state = self.stepper.start()
+        rows = torch.arange(len(scores), device=scores.device).repeat_interleave(self.count)
+        return scores[rows], self.stepper.narrow(state, rows)
 
 
 def ban(ids: Sequence[int]) -> Constraint:

@@ -112,6 +112,40 @@ class Tags:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Something said, and what people answered where that is known."""
+
+    query: str
+    responses: tuple[str, ...] = ()
+    id: str | int | None = None
+    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
+
+    @property
+    def text(self) -> str:
+        """What is to be answered, under the name that every record has."""
+        return self.query
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply, how much the model believes it, and what of the query it attended to most."""
+
+    text: str
+    score: float  # 0..1
+    attended: tuple[Segment, ...] | None = None  # None: not asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """The answer to one query: replies, best first, or the reason why there are none."""
+
+    replies: tuple[Reply, ...] = ()
+    id: str | int | None = None
+    error: str | None = None
+    topics: tuple[str, ...] | None = None  # words the model inferred from the query; None: not asked for
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """The answer of an embedder for one post: a vector of length 1, or the reason why there is none."""
 
@@ -289,6 +323,38 @@ def answers_row(answer: Answers) -> dict[str, Any]:
     return {"id": answer.id, "answers": found, "error": answer.error}
 
 
+def pair_of(row: Row) -> Pair:
+    """The pair in a row `{"id"?, "query", "responses" | "response"?, "part" | "domain"?}`."""
+    query = row.get("query")
+    if query is None:
+        names = ", ".join(map(repr, row)) or "none"
+        raise DataError(f"the row has no field 'query' (its fields: {names}); rename one with `--field query=NAME`")
+    if not isinstance(query, str):
+        raise DataError(f"the field 'query' must be a string, not {type(query).__name__}")
+    given = row.get("responses") if row.get("responses") is not None else row.get("response")
+    responses = [given] if isinstance(given, str) else given or []
+    if not isinstance(responses, list | tuple) or not all(isinstance(one, str) for one in responses):
+        raise DataError(f"the field 'responses' must be a list of strings or one string, not {given!r:.60}")
+    parts = tuple(str(row[name]) for name in ("part", "domain") if row.get(name))
+    return Pair(query, tuple(one for one in responses if one.strip()), _id_of(row), parts)
+
+
+def reply_row(answer: Replies) -> dict[str, Any]:
+    """The replies as the JSON object of the contract."""
+    replies = []
+    for one in answer.replies:
+        shown: dict[str, Any] = {"text": one.text, "score": one.score}
+        if one.attended is not None:
+            shown["attended"] = [_segment_row(piece) for piece in one.attended]
+        replies.append(shown)
+    row: dict[str, Any] = {"id": answer.id, "replies": replies, "error": answer.error}
+    return row if answer.topics is None else {**row, "topics": list(answer.topics)}
+
+
+def _segment_row(piece: Segment) -> dict[str, Any]:
+    return {"start": piece.start, "end": piece.end, "score": piece.score}
+
+
 def to_row(answer: Tags) -> dict[str, Any]:
     """The answer as the JSON object of the contract."""
     row: dict[str, Any] = {
@@ -297,7 +363,7 @@ def to_row(answer: Tags) -> dict[str, Any]:
         "error": answer.error,
     }
     if answer.segments is not None:
-        row["segments"] = [{"start": piece.start, "end": piece.end, "score": piece.score} for piece in answer.segments]
+        row["segments"] = [_segment_row(piece) for piece in answer.segments]
     return row
 
 

@@ -9,6 +9,7 @@ import typer
 
 from tagsmith.cli.comparing import compare
 from tagsmith.cli.reading import answer, classify, extract
+from tagsmith.cli.replying import reply
 from tagsmith.cli.tagging import evaluate, models, tag
 from tagsmith.cli.training import forget, learn, train
 from tagsmith.cli.vectors import embed, index, nearest
@@ -22,7 +23,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (tag, classify, answer, extract, embed, evaluate, compare, train, learn, forget, index, nearest, models):
+COMMANDS = (
+    tag,
+    classify,
+    answer,
+    extract,
+    embed,
+    reply,
+    evaluate,
+    compare,
+    train,
+    learn,
+    forget,
+    index,
+    nearest,
+    models,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagsmith.cli.replying import Beam, evaluate_replies, is_replier, pairs_of
 from tagsmith.cli.shared import (
     AsJson,
     Field,
@@ -60,6 +62,7 @@ def tag(  # noqa: PLR0913 - one for each option
     if as_table and (as_json or output != "-"):
         raise ConfigError("--table is for reading here; leave out --json and --output, or --table")
     check_given(texts, input, output, command="tag")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # little to gain, and every thread has memory of its own
     tagger = _tagger(model, voices or ())
     reads: Reads = getattr(tagger, "reads", "posts")
     counted = None
@@ -89,13 +92,17 @@ def tag(  # noqa: PLR0913 - one for each option
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A shipped model or a folder.")],
-    file: Annotated[str, typer.Argument(help="Posts with their hashtags, documents with their keyphrases.")],
+    file: Annotated[
+        str, typer.Argument(help="Posts with hashtags, documents with keyphrases, queries with responses.")
+    ],
     voices: With = None,
+    beam: Beam = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Score only the first so many rows.")] = None,
     field: Field = None,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a model on rows whose tags, labels or answers are known."""
+    """Measure a model on rows whose tags, labels, answers or responses are known."""
+    from functools import partial
     from itertools import islice
 
     from tagsmith.data.readers import good
@@ -103,22 +110,32 @@ def evaluate(
     from tagsmith.pipelines.evaluate_documents import evaluate_documents
 
     bad: list[BadRow] = []
-    reader = None if voices else _reader(model)
-    if reader is not None:
+    measure: Any
+    wanted = "tags"
+    if is_replier(model):
+        wanted = "responses"
+        read, fields = pairs_of, "'query' and 'responses'"
+        measure = lambda rows: evaluate_replies(model, rows, judges=voices or (), beam=beam)  # noqa: E731
+    elif beam is not None:
+        raise ConfigError(f"--beam is for models that reply; {model} does not")
+    elif (reader := None if voices else _reader(model)) is not None:
         rows = good(_rows_for(reader, file, field), bad.append)
         with Counter("scoring") as counter:
             scores = _evaluate_reader(reader, counter.watch(islice(rows, limit)), file)
         return _show_measured(scores, bad, as_json)
-    tagger = _tagger(model, voices or ())
-    documents = getattr(tagger, "reads", "posts") == "documents"
-    rows = good((documents_of if documents else posts_of)(file, field), bad.append)
+    else:
+        tagger = _tagger(model, voices or ())
+        if getattr(tagger, "reads", "posts") == "documents":
+            read, fields = documents_of, "'abstract' (or 'text') and 'keyphrases'"
+            measure = partial(evaluate_documents, tagger)
+        else:
+            read, fields = posts_of, "'text' and 'hashtags' (or 'tags')"
+            measure = partial(evaluate_tagger, tagger)
     with Counter("scoring") as counter:
-        measure = evaluate_documents if documents else evaluate_tagger
-        scores = measure(tagger, counter.watch(islice(rows, limit)))
+        scores = measure(counter.watch(islice(good(read(file, field), bad.append), limit)))
     if not scores["n"]:
         say_bad(bad)
-        fields = "'abstract' (or 'text') and 'keyphrases'" if documents else "'text' and 'hashtags' (or 'tags')"
-        raise ConfigError(f"{file} has no row with a text and tags; the fields are {fields}")
+        raise ConfigError(f"{file} has no row with a text and {wanted}; the fields are {fields}")
     return _show_measured(scores, bad, as_json)
 
 

@@ -44,7 +44,7 @@ def train(
     with TrainingTalk() as talk:
         bundle = make(made, folder, resume=resume, report=talk.report)
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
-        command = made.task if made.task in ("classify", "answer", "extract") else "tag"
+        command = made.task if made.task in ("classify", "answer", "extract", "reply") else "tag"
         say(f"the model is in {bundle}; try: tagsmith {command} --model {bundle} 'your text'")
         put(json.dumps({"bundle": str(bundle)}))
     return 0

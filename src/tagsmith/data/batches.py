@@ -105,12 +105,15 @@ class Batches:
                 chance = np.random.default_rng((self.settings.seed, number, self.rank, place))
                 yield [self.collate(posts, chance) for posts in parts]
 
-    def collate(self, posts: Ids, chance: np.random.Generator) -> PairBatch:
-        """Padded tensors of these posts."""
+    def collate(self, posts: Ids, chance: np.random.Generator, drawn: Ids | None = None) -> PairBatch:
+        """Padded tensors of these posts; `drawn` are the numbers of the targets to take, where that is decided."""
         corpus, settings = self.corpus, self.settings
         source_lengths = np.minimum(corpus.source.lengths(posts), settings.source)
         source = gather(corpus.source.flat, corpus.source.starts(posts), source_lengths)
-        starts, lengths = self._targets(posts, chance)
+        if drawn is None:
+            starts, lengths = self._targets(posts, chance)
+        else:
+            starts, lengths = corpus.targets.starts(drawn), corpus.targets.lengths(drawn)
         if settings.targets == "closed":
             lengths = lengths + 1  # [END] comes behind the last [SEP], elsewhere in its place
         lengths = np.minimum(lengths, settings.target)
@@ -167,12 +170,12 @@ def pad_ids(rows: Sequence[list[int]], *, longest: int) -> tuple[Tensor, Tensor]
     return ids, lengths
 
 
-def prefetch(steps: Iterable[list[Batch]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[Batch]]:
-    """The same steps, made by a thread that stays a few ahead."""
-    ready: queue.Queue[list[Batch] | BaseException | None] = queue.Queue(ahead)
+def prefetch(steps: Iterable[list[Any]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[Any]]:
+    """The same steps (lists of batches), made by a thread that stays a few ahead."""
+    ready: queue.Queue[list[Any] | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
 
-    def put(item: list[Batch] | BaseException | None) -> None:
+    def put(item: list[Any] | BaseException | None) -> None:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from tagsmith.errors import DataError, TagsmithError
-from tagsmith.records import Document, Post, Row, document_of, post_of
+from tagsmith.records import Document, Pair, Post, Row, document_of, pair_of, post_of
 
 Kind = Literal["jsonl", "csv", "tsv", "parquet"]
 Packing = Literal["", ".gz", ".zst"]
@@ -110,6 +110,12 @@ def read_as(
     """The rows of a file as any record; a table without the column `need` is an error at once."""
     for number, row in _numbered(path, rename, need):
         yield row if isinstance(row, BadRow) else _record(make, number, row)
+
+
+def read_pairs(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Pair | BadRow]:
+    """The queries of a file and their responses; a table without the column `query` is an error at once."""
+    for number, row in _numbered(path, rename, need="query"):
+        yield row if isinstance(row, BadRow) else _record(pair_of, number, row)
 
 
 def good(rows: Iterable[Good | BadRow], on_bad: Callable[[BadRow], None]) -> Iterator[Good]:

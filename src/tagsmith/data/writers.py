@@ -26,9 +26,8 @@ from tagsmith.data.readers import Packing, format_of
 from tagsmith.errors import OutputError
 from tagsmith.records import Row
 
-Schema = Literal[
-    "tags", "phrases", "segments", "vectors", "labels", "answers"
-]  # rows of the contract; phrases: of documents with titles
+# rows of the contract; phrases: of documents with titles; reasons: replies with their evidence
+Schema = Literal["tags", "phrases", "segments", "vectors", "labels", "answers", "replies", "reasons"]
 
 BATCH_ROWS = 10_000  # rows of a Parquet file held at once
 _FIELDS: dict[Schema, tuple[str, ...]] = {
@@ -38,6 +37,8 @@ _FIELDS: dict[Schema, tuple[str, ...]] = {
     "vectors": ("id", "vector", "error"),
     "labels": ("id", "labels", "error"),
     "answers": ("id", "answers", "error"),
+    "replies": ("id", "replies", "error"),
+    "reasons": ("id", "replies", "error", "topics"),
 }
 _WAYS_OUT = {
     errno.ENOENT: "its folder does not exist; make it first",
@@ -339,7 +340,12 @@ def _arrow_schema(schema: Schema) -> Any:
                 {"text": arrow.string(), "score": arrow.float64(), "start": arrow.int64(), "end": arrow.int64()}
             )
         ),
+        "replies": arrow.list_(arrow.struct({"text": arrow.string(), "score": arrow.float64()})),
+        "topics": arrow.list_(arrow.string()),
     }
+    if schema == "reasons":
+        reply = {"text": arrow.string(), "score": arrow.float64(), "attended": types["segments"]}
+        types["replies"] = arrow.list_(arrow.struct(reply))
     if schema == "phrases":
         types["tags"] = arrow.list_(arrow.struct({**tag, "title_spans": spans}))
     return arrow.schema([(name, types[name]) for name in _FIELDS[schema]])

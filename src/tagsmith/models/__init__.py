@@ -15,6 +15,7 @@ CATALOG = {
     "keyphrase": "tagsmith.models.keyphrase:Keyphrase",
     "slots": "tagsmith.models.slots:Slots",
     "hypernet": "tagsmith.models.hypernet:Hypernet",
+    "relevance": "tagsmith.models.relevance:Relevance",
 }
 
 

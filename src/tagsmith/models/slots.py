@@ -36,6 +36,7 @@ class SlotsConfig:
 
     vocab: int
     extra: int = 0  # unknown words of one document that can be copied
+    written: int = 0  # words that can be written, the first of the vocabulary, others only be copied; 0: all
     width: int = 384
     heads: int = 12
     inner: int = 1536
@@ -63,12 +64,26 @@ class SlotsOutput(NamedTuple):
     given: Tensor  # (batch, slots, words)
 
 
+class Written(NamedTuple):
+    """Where the slots stand after a word."""
+
+    states: Tensor  # (batch, slots, width)
+    weights: Tensor  # (batch, slots, source)
+
+
 class SlotsState(NamedTuple):
     """What was written, rows = batch * slots, and the memory as each layer sees it."""
 
     length: int
+    slots: Tensor  # (batch, slots) which they are
     cache: DecoderCache
     projected: tuple[KeysValues, ...]  # rows = batch
+
+    def narrow(self, places: Tensor) -> SlotsState:
+        """The same for some slots of each document.  places (batch, fewer)"""
+        first = torch.arange(len(places), device=places.device)[:, None] * self.slots.shape[1]
+        cache = self.cache.rows((first + places).flatten())
+        return self._replace(slots=self.slots.gather(1, places), cache=cache)
 
 
 class Slots(nn.Module):
@@ -94,7 +109,8 @@ class Slots(nn.Module):
         self.decoder = Decoder([_writer_layer(config) for _ in range(config.writer_layers)], width)
         self.look = Attention(width, 1)
         self.pointer = Pointer(width)
-        self.out_bias = nn.Parameter(torch.zeros(config.vocab))  # the output matrix is the token table
+        self.written = min(config.written or config.vocab, config.vocab)
+        self.out_bias = nn.Parameter(torch.zeros(self.written))  # the output matrix is the token table
         self.apply(_start_small)
 
     def forward(self, batch: PairBatch) -> SlotsOutput:
@@ -172,21 +188,38 @@ class Slots(nn.Module):
 
     def scores(self, states: Tensor, weights: Tensor, memory: Memory) -> Tensor:
         """Log-probabilities of every word.  -> (batch, target, vocab + extra)"""
-        return self.pointer(self._vocabulary(states), states, weights, memory.ids, extra=self.config.extra)
+        extra = self.config.vocab + self.config.extra - self.written
+        return self.pointer(self._vocabulary(states), states, weights, memory.ids, extra=extra)
 
-    def start(self, memory: Memory) -> tuple[Tensor, SlotsState]:
-        """Log-probabilities of each slot's first word (batch, slots, vocab + extra)."""
-        state = SlotsState(0, DecoderCache(), self.decoder.remember(memory.states))
-        return self.step(memory.ids.new_full((len(memory.ids), self.config.slots), SEP), state, memory)
+    def start(self, memory: Memory) -> tuple[Written, SlotsState]:
+        """Every slot before its first word."""
+        batch, slots = len(memory.ids), self.config.slots
+        every = torch.arange(slots, device=memory.ids.device).expand(batch, -1)
+        state = SlotsState(0, every, DecoderCache(), self.decoder.remember(memory.states))
+        return self.step(memory.ids.new_full((batch, slots), SEP), state, memory)
 
-    def step(self, tokens: Tensor, state: SlotsState, memory: Memory) -> tuple[Tensor, SlotsState]:
-        """Words just written (batch, slots) -> log-probabilities of the next (batch, slots, vocab + extra)."""
+    def step(self, tokens: Tensor, state: SlotsState, memory: Memory) -> tuple[Written, SlotsState]:
+        """Words just written (batch, slots) -> states and weights, from which the next come."""
         known = as_known(tokens, self.config.vocab, UNK)
-        vectors = self.embed(known[:, :, None], self.codes.weight[:, None], start=state.length)
+        codes = self.codes(state.slots)[:, :, None]
+        vectors = self.embed(known[:, :, None], codes, start=state.length)
         states, cache = self.decoder.step(vectors.flatten(0, 1), state.cache, state.projected, memory.mask)
         rows = states.reshape(*tokens.shape, -1)
-        scores = self.scores(rows, self._weights(rows, memory), memory)
-        return scores, SlotsState(state.length + 1, cache, state.projected)
+        return Written(rows, self._weights(rows, memory)), state._replace(length=state.length + 1, cache=cache)
+
+    def few_scores(self, written: Written, memory: Memory, firsts: Tensor) -> Tensor:
+        """`scores` for the words that can come at all: those that can be written, then the places of the document.
+
+        A word stands at its first place, `firsts` (batch, source).  -> (batch, slots, written + source)
+        """
+        ids = torch.where(memory.ids < self.written, memory.ids, self.written + firsts)
+        scores = self._vocabulary(written.states)
+        return self.pointer(scores, written.states, written.weights, ids, extra=memory.ids.shape[1])
+
+    def word_of(self, places: Tensor, memory: Memory) -> Tensor:
+        """The ids of words that `few_scores` scored.  (batch, slots) -> the same"""
+        copied = memory.ids.gather(1, (places - self.written).clamp(min=0))
+        return torch.where(places < self.written, places, copied)
 
     def inputs(self, given: Tensor) -> Tensor:
         """What stands before each word of a phrase."""
@@ -202,10 +235,15 @@ class Slots(nn.Module):
         return real * torch.where(none, weights, 1.0)[:, :, None]
 
     def _vocabulary(self, states: Tensor) -> Tensor:
-        return linear(states, self.embed.table.weight, self.out_bias)
+        return linear(states, self.embed.table.weight[: self.written], self.out_bias)
 
     def _weights(self, states: Tensor, memory: Memory) -> Tensor:
         return self.look.weights(states, memory.states, memory.mask)[:, 0]
+
+
+def first_places(ids: Tensor) -> Tensor:
+    """Where each word of a document stands first.  (batch, source) -> the same"""
+    return (ids[:, :, None] == ids[:, None, :]).int().argmax(-1)
 
 
 def phrase_matrix(target: Tensor, slots: int, words: int) -> Tensor:

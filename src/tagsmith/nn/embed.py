@@ -58,5 +58,7 @@ class PlacedEmbedding(nn.Module):
         self.norm = nn.LayerNorm(table.embedding_dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.norm(self.table(ids) + self.places.weight[: ids.shape[-1]]))
+    def forward(self, ids: Tensor, places: Tensor | None = None) -> Tensor:
+        """`places` (batch, length) where rows do not begin at 0."""
+        placed = self.places.weight[: ids.shape[-1]] if places is None else self.places(places)
+        return self.dropout(self.norm(self.table(ids) + placed))

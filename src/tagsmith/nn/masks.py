@@ -25,6 +25,15 @@ def causal(length: int, device: torch.device | None = None) -> Tensor:
     return places[:, None] >= places[None, :]
 
 
+def behind(query: Tensor, places: int) -> Tensor:
+    """Places behind a query: each sees all of the query, itself and the places before.
+
+    query (batch, 1, source) as `padding` gives it -> (batch, places, source + places)
+    """
+    own = causal(places, query.device).expand(query.shape[0], -1, -1)
+    return torch.cat([query.expand(-1, places, -1), own], dim=-1)
+
+
 def window(length: int, radius: int, device: torch.device | None = None) -> Tensor:
     """Each query sees the keys at most `radius` away.  -> (length, length)"""
     places = torch.arange(length, device=device)

@@ -15,6 +15,7 @@ from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.read import Head, Reader, ReadSettings
+from tagsmith.pipelines.reply import Replier
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.text.terms import coder_of
@@ -66,6 +67,7 @@ READERS = ("classify", "answer", "extract")
 PIPELINES: dict[str, Callable[[Bundle], Any]] = {
     **TAGGERS,
     "embed": Embedder.of,
+    "reply": Replier.of,
     **dict.fromkeys(READERS, reader_of),
 }
 
@@ -99,3 +101,11 @@ def tagger_of(bundle: Bundle) -> Any:
     if bundle.task not in TAGGERS:
         raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")
     return TAGGERS[bundle.task](bundle)
+
+
+def load_replier(name: str | Path) -> Replier:
+    """The same, for models that reply."""
+    bundle = load_bundle(name)
+    if bundle.task != "reply":
+        raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not reply; take another model")
+    return Replier.of(bundle)

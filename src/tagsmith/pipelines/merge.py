@@ -22,13 +22,18 @@ ASKED = 20  # tags asked of each voice
 class Voice(Protocol):
     """Anything that says what it believes of tags: shares that sum to one at most."""
 
+    @property
+    def weight(self) -> float: ...  # how much it counts where nothing else is said
+
     def rank(self, posts: Sequence[Post], *, top: int = 10) -> list[Raw]: ...
 
 
 class Neighbours:
     """The tags of the nearest posts of an index, each post counting by its nearness."""
 
-    def __init__(self, index: PostIndex, *, posts: int = 30, sharpness: float = 8.0) -> None:
+    weight = 1.0
+
+    def __init__(self, index: PostIndex, *, posts: int = 30, sharpness: float = 12.0) -> None:
         self.index = index
         self.posts = posts
         self.sharpness = sharpness
@@ -58,7 +63,7 @@ class MergedTagger:
     def __init__(self, first: Tagger, others: Sequence[Voice], *, weights: Sequence[float] | None = None) -> None:
         self.first = first
         self.voices: list[Voice] = [first, *others]
-        self.weights = list(weights or [1.0] * len(self.voices))
+        self.weights = list(weights or [voice.weight for voice in self.voices])
         if len(self.weights) != len(self.voices) or min(self.weights) < 0 or not sum(self.weights):
             raise ConfigError(f"{len(self.voices)} voices need as many weights, none below 0, not {self.weights}")
 

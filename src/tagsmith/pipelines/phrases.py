@@ -18,7 +18,8 @@ from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
 from tagsmith.data.trie import Trie
 from tagsmith.decode import Constraint, Ends, Found, beam, greedy
-from tagsmith.models.slots import Slots
+from tagsmith.models.slots import Slots, first_places
+from tagsmith.nn.reading import Memory
 from tagsmith.pipelines.tag import Candidate
 from tagsmith.records import Span
 from tagsmith.text.stems import stems
@@ -66,7 +67,7 @@ class PhraseFinder(Protocol):
     ) -> list[Phrases]: ...
 
 
-class Written(NamedTuple):
+class Phrase(NamedTuple):
     """A phrase of one document as it was written."""
 
     ids: list[int]
@@ -125,10 +126,10 @@ class SlotsFinder:
         """A phrase's score is its probability; slots that agree on one add up as chances do."""
         ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
         memory = self.model.encode(ids.to(self.device), lengths.to(self.device))
-        written, logs = write_slots(self.model, memory, rules)
+        written, logs = write_slots(self.model, memory, rules=rules, keep=max(settings.top + 2, 6))
         found = []
         for rows, totals, text in zip(written.tolist(), logs.exp().tolist(), texts, strict=True):
-            phrases = [Written(row[: row.index(SEP)], score) for row, score in zip(rows, totals, strict=True)]
+            phrases = [Phrase(row[: row.index(SEP)], score) for row, score in zip(rows, totals, strict=True)]
             found.append(gather(phrases, text, self.coder))
         return found
 
@@ -138,7 +139,7 @@ def finder_of(model: Any, coder: Coder) -> SequenceFinder | SlotsFinder:
     return SlotsFinder(model, coder) if isinstance(model, Slots) else SequenceFinder(model, coder)
 
 
-def gather(phrases: Sequence[Written], text: Text, coder: Coder) -> Phrases:
+def gather(phrases: Sequence[Phrase], text: Text, coder: Coder) -> Phrases:
     """Phrases of equal stems are one, by the chance that any of them is right."""
     missed: dict[tuple[str, ...], float] = {}
     names: dict[tuple[str, ...], str] = {}
@@ -156,27 +157,52 @@ def gather(phrases: Sequence[Written], text: Text, coder: Coder) -> Phrases:
     return Phrases([Candidate(names[mark], 1.0 - missed[mark]) for mark in ranked], repeats)
 
 
-def write_slots(model: Slots, memory: Any, rules: Sequence[Constraint] = ()) -> tuple[Tensor, Tensor]:
-    """Each slot's likeliest phrase, ended by [SEP] (batch, slots, words), and its log-probability (batch, slots)."""
-    scores, state = model.start(memory)
-    total = scores.new_zeros(scores.shape[:2])
+def write_slots(
+    model: Slots, memory: Memory, *, rules: Sequence[Constraint] = (), keep: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Each slot's likeliest phrase, ended by [SEP] (batch, slots, words), and its log-probability (batch, slots).
+
+    Only the `keep` slots with the likeliest first words go on (0: all).
+    """
+    firsts = first_places(memory.ids)
+    now, state = model.start(memory)
+    written = memory.ids.new_zeros((*now.states.shape[:2], 0))
+    total = torch.zeros(now.states.shape[:2], dtype=torch.float32, device=written.device)
     done = torch.zeros_like(total, dtype=torch.bool)
-    written = memory.ids.new_zeros((*total.shape, 0))
     for place in range(model.config.words):
-        scores[..., [PAD, UNK, END, *KINDS, *([] if place else [SEP])]] = -math.inf
-        for rule in rules:
-            scores = rule(written, scores)
-        logs, tokens = scores.max(-1)
+        logs, tokens = _next_words(model, now, memory, firsts, written, rules)
         if place + 1 == model.config.words:  # a phrase that does not end by itself is cut
-            logs, tokens = scores[..., SEP], torch.full_like(tokens, SEP)
-        tokens = tokens.masked_fill(done, SEP)
+            tokens = torch.full_like(tokens, SEP)
         total = total + logs.masked_fill(done, 0.0)
+        tokens = tokens.masked_fill(done, SEP)
         written = torch.cat([written, tokens[:, :, None]], dim=2)
         done = done | (tokens == SEP)
         if bool(done.all()):
             break
-        scores, state = model.step(tokens, state, memory)
+        if not place and 0 < keep < total.shape[1]:
+            best = total.topk(keep, dim=1).indices
+            total, done, tokens = (part.gather(1, best) for part in (total, done, tokens))
+            written, state = tokens[:, :, None], state.narrow(best)
+        now, state = model.step(tokens, state, memory)
     return written, total
+
+
+def _next_words(
+    model: Slots, now: Any, memory: Memory, firsts: Tensor, written: Tensor, rules: Sequence[Constraint]
+) -> tuple[Tensor, Tensor]:
+    """The likeliest next word of each slot and its log-probability, each (batch, slots)."""
+    never = [PAD, UNK, END, *KINDS, *([] if written.shape[2] else [SEP])]
+    if rules:
+        scores = model.scores(now.states, now.weights, memory)
+        scores[..., never] = -math.inf
+        for rule in rules:
+            scores = rule(written, scores)
+        logs, tokens = scores.max(-1)
+        return logs, tokens
+    scores = model.few_scores(now, memory, firsts)
+    scores[..., never] = -math.inf
+    logs, places = scores.max(-1)
+    return logs, model.word_of(places, memory)
 
 
 def search(stepper: Any, settings: KeyphraseSettings, more: Sequence[Constraint] = ()) -> Found:
@@ -275,7 +301,7 @@ def word_logs(model: Any, memory: Any, tokens: Tensor) -> Tensor:
     return model.pointer.pick(scores, states, weights, memory.ids, tokens[:, :, None])[:, :, 0]
 
 
-def _split(found: Found, place: int, logs: list[float] | None) -> list[Written]:
+def _split(found: Found, place: int, logs: list[float] | None) -> list[Phrase]:
     """The phrases of a document's sequences, scored by their own words or as their sequence is."""
     phrases = []
     rows = zip(found.tokens[place].tolist(), found.scores[place].tolist(), found.lengths[place].tolist(), strict=True)
@@ -284,7 +310,7 @@ def _split(found: Found, place: int, logs: list[float] | None) -> list[Written]:
             continue
         for start, end in phrases_in(tokens[:length]):
             worth = score if logs is None else sum(logs[start : end + 1])
-            phrases.append(Written(tokens[start:end], math.exp(worth)))
+            phrases.append(Phrase(tokens[start:end], math.exp(worth)))
     return phrases
 
 

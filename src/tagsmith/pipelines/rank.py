@@ -38,6 +38,8 @@ class RankSettings:
 class Ranker:
     """Scores every known tag at once."""
 
+    weight = 0.5  # beside other voices: it knows fewer tags than they do
+
     def __init__(self, model: Any, labels: Sequence[str | None]) -> None:
         self.model = model
         self.labels = list(labels)

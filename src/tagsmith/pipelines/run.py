@@ -40,7 +40,8 @@ def run(stages: Stages[Item, Ready, Raw, Answer], items: Sequence[Item]) -> list
         if one is not None:
             groups[stages.shape(one)].append(place)
     raws: list[Raw | None] = [None] * len(items)
-    for places in groups.values():
+    for shape in sorted(groups, reverse=True):  # the longest first: what follows fits into the memory they leave
+        places = groups[shape]
         for start in range(0, len(places), stages.batch):
             some = places[start : start + stages.batch]
             chunk = [one for place in some if (one := ready[place]) is not None]

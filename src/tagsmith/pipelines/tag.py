@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -20,6 +21,8 @@ from tagsmith.text.reading import aligned_reading, reading
 from tagsmith.text.spans import SpanFinder
 
 MOST_CHARACTERS = 100_000
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of a forward pass that is not full
+MANY_ROWS = (8, 32, 64, 128, 256)  # the same where there are more posts than fit one pass
 DIGITS = 4  # of scores; what lies beyond them is the noise of the arithmetic
 
 
@@ -98,6 +101,11 @@ class Tagger:
         self.settings = settings
         self.spellings = spellings or {}
 
+    @property
+    def weight(self) -> float:
+        """How much it counts beside other voices."""
+        return getattr(self.finder, "weight", 1.0)
+
     def tag(
         self, posts: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> list[Tags]:
@@ -159,8 +167,10 @@ class _TagRun:
         self.tagger = tagger
         self.settings = settings
         self.evidence = evidence
+        self.rows: tuple[int, ...] = ROWS
 
     def prepare(self, posts: Sequence[Post]) -> list[Ready | None]:
+        self.rows = ROWS if len(posts) <= self.batch else MANY_ROWS
         return ready_posts(posts, self.tagger.tokeniser, self.settings.source)
 
     @property
@@ -172,10 +182,10 @@ class _TagRun:
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[Raw]:
-        # rows in powers of two: kernels are kept for every shape they meet, so there should be few
-        spare = (1 << (len(ready) - 1).bit_length()) - len(ready)
-        ids = [one.ids for one in ready]
-        return self.tagger.finder.find([*ids, *[ids[-1]] * spare], self.settings, evidence=self.evidence)[: len(ready)]
+        # few numbers of rows: kernels are kept for every shape they meet, most of a megabyte each
+        rows = next((size for size in self.rows if size >= len(ready)), self.batch)
+        ids = [one.ids for one in islice(cycle(ready), rows)]  # filled up with all texts, so that some end early
+        return self.tagger.finder.find(ids, self.settings, evidence=self.evidence)[: len(ready)]
 
     def finish(self, posts: Sequence[Post], raws: Sequence[Raw | None]) -> list[Tags]:
         return [

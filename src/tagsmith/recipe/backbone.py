@@ -25,15 +25,14 @@ STANDS_FOR = ("[PAD]", "[UNK]", "[SEP]", "[SEP]", "[CLS]", "[MASK]")  # of ours,
 AT_ONCE = 10_000  # texts counted together
 
 
-def backbone_pieces(folder: str | Path, texts: Iterable[str], *, least: int = 3) -> Pieces:
-    """The backbone's pieces that occur `least` times in the texts, and all single characters, behind our specials."""
+def backbone_pieces(folder: str | Path, texts: Iterable[str], *, phrases: Iterable[str] = (), least: int = 3) -> Pieces:
+    """The backbone's pieces that occur `least` times in the texts, and all single characters, behind our specials.
+
+    Those that are used most in `phrases` come first: a model may write only so many, and copy the others.
+    """
     whole = _tokenizer(folder)
-    used: Counter[int] = Counter()
-    stream = iter(texts)
-    while chunk := list(islice(stream, AT_ONCE)):
-        for found in whole.encode_batch_fast(chunk, add_special_tokens=False):
-            used.update(found.ids)
-    known = sorted(whole.get_vocab().items(), key=lambda one: one[1])
+    used, written = _count(whole, texts), _count(whole, phrases)
+    known = sorted(whole.get_vocab().items(), key=lambda one: (-written[one[1]], one[1]))
     kept = [
         piece
         for piece, number in known
@@ -45,6 +44,15 @@ def backbone_pieces(folder: str | Path, texts: Iterable[str], *, least: int = 3)
     small.decoder = decoders.WordPiece(cleanup=False)
     small.add_special_tokens(list(SPECIALS))
     return Pieces(small)
+
+
+def _count(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
+    used: Counter[int] = Counter()
+    stream = iter(texts)
+    while chunk := list(islice(stream, AT_ONCE)):
+        for found in tokenizer.encode_batch_fast(chunk, add_special_tokens=False):
+            used.update(found.ids)
+    return used
 
 
 def start_reader(model: Any, folder: str | Path, pieces: Pieces) -> None:

@@ -127,7 +127,9 @@ class KeyphraseJob:
             for text in (whole(document), *document.keyphrases)
         )
         if self.recipe.backbone:
-            return backbone_pieces(self.recipe.backbone, islice(texts, wanted.texts), least=wanted.least)
+            phrases = (phrase for document in train_documents(self.recipe, report) for phrase in document.keyphrases)
+            some = islice(texts, wanted.texts)
+            return backbone_pieces(self.recipe.backbone, some, phrases=phrases, least=wanted.least)
         if wanted.kind not in ("terms", "pieces"):
             raise ConfigError(f"keyphrases are written with tokeniser.kind 'terms' or 'pieces', not {wanted.kind!r}")
         return train_tokeniser(

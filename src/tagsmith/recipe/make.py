@@ -19,11 +19,13 @@ from tagsmith.bundle import Bundle, save_bundle
 from tagsmith.config import to_dict
 from tagsmith.data.batches import Batches
 from tagsmith.data.corpus import Corpus
+from tagsmith.data.replies import ReplyBatches, ReplyCorpus
 from tagsmith.recipe.hashtag import HashtagJob
 from tagsmith.recipe.keyphrase import KeyphraseJob
 from tagsmith.recipe.posts import Report
 from tagsmith.recipe.rank import RankJob
 from tagsmith.recipe.reading import ReadJob
+from tagsmith.recipe.reply import ReplyJob
 from tagsmith.recipe.settings import Recipe
 from tagsmith.train.loop import BatchSource, fit
 from tagsmith.train.plot import plot_losses
@@ -35,6 +37,7 @@ MAKES = {
     "classify": "Labels for texts",
     "answer": "Answers to questions about a passage",
     "extract": "Keyphrases that stand in documents",
+    "reply": "Replies to short texts",
 }
 WAIT = timedelta(hours=12)  # other processes wait so long for the first, which prepares the data
 
@@ -43,7 +46,7 @@ class Job(Protocol):
     """What a task adds to the course of a run."""
 
     def forget(self, out: Path) -> None: ...  # what an older run prepared there
-    def prepare(self, out: Path, report: Report) -> Any: ...  # a corpus, or batches of the job's own
+    def prepare(self, out: Path, report: Report) -> Any: ...  # a corpus of posts or replies, or batches of its own
     def dev(self, report: Report) -> list[Any]: ...  # posts or documents to choose by
     def build(self) -> Any: ...  # the model to train
     def taught(self, model: Any) -> nn.Module: ...  # the same, or the same beside its teacher
@@ -51,13 +54,14 @@ class Job(Protocol):
     def bundle(self, model: Any, dev: Sequence[Any], corpus: Any) -> tuple[Bundle, dict[str, float]]: ...
 
 
-JOBS: dict[str, type[HashtagJob | RankJob | KeyphraseJob | ReadJob]] = {
+JOBS: dict[str, type[HashtagJob | RankJob | KeyphraseJob | ReadJob | ReplyJob]] = {
     "hashtag": HashtagJob,
     "rank": RankJob,
     "keyphrase": KeyphraseJob,
     "classify": ReadJob,
     "answer": ReadJob,
     "extract": ReadJob,
+    "reply": ReplyJob,
 }
 
 
@@ -84,7 +88,11 @@ def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = la
     def evaluate(trained: nn.Module) -> dict[str, float]:
         return job.evaluate(getattr(trained, "student", trained), dev)
 
-    batches: BatchSource = Batches(corpus, recipe.batches) if isinstance(corpus, Corpus) else corpus
+    batches: BatchSource = corpus
+    if isinstance(corpus, ReplyCorpus):
+        batches = ReplyBatches(corpus, recipe.batches)
+    elif isinstance(corpus, Corpus):
+        batches = Batches(corpus, recipe.batches)
     progress = fit(job.taught(model), batches, recipe.train, out, evaluate=evaluate, resume=resume, report=report)
     if team.is_main_process:
         _plot(out, report)

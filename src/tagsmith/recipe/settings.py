@@ -13,17 +13,19 @@ import torch
 from tagsmith.bundle import load_bundle
 from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
-from tagsmith.data.readers import read_posts, read_rows
+from tagsmith.data.readers import read_documents, read_posts, read_rows
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
 from tagsmith.pipelines.read import ReadSettings
+from tagsmith.pipelines.replies import ReplySettings
+from tagsmith.pipelines.tag import whole
 from tagsmith.pipelines.write import TagSettings
-from tagsmith.records import Post
+from tagsmith.records import Document, Post
 from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract"]
+Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract", "reply"]
 PIPELINE_SETTINGS: dict[str, Any] = {
     "hashtag": TagSettings,
     "rank": RankSettings,
@@ -31,9 +33,10 @@ PIPELINE_SETTINGS: dict[str, Any] = {
     "classify": ReadSettings,
     "answer": ReadSettings,
     "extract": ReadSettings,
+    "reply": ReplySettings,
 }
 METRICS = {"classify": "accuracy", "answer": "f1", "extract": "span_f1"}  # of readers
-SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags"}  # how the shipped models of a task are called
+SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags", "keyphrase": "keyphrase"}  # how a task's shipped models are called
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,7 @@ def own_recipe(
     if task not in SHIPPED_FOR:
         known = ", ".join([*SHIPPED_FOR, *METRICS])
         raise ConfigError(f"there is no task {task!r} to train without a recipe; known: {known}")
-    first = list(islice((post for post in read_posts(data, rename=fields) if isinstance(post, Post)), 200))
-    tagged = sum(bool(post.tags) for post in first)
-    if not tagged:
-        raise ConfigError(
-            f"the first {len(first)} rows of {data} have no tags; they belong in a field 'hashtags' or 'tags' "
-            "(rename yours with --field hashtags=NAME)"
-        )
-    language = language_of(" ".join(post.text for post in first))
+    language = language_of(" ".join(_first_texts(task, data, fields)))
     begin = set_values({"start": f"{SHIPPED_FOR[task]}-{language}"}, changes)["start"]
     pipeline = dict(load_bundle(begin).pipeline)
     values: dict[str, Any] = {
@@ -140,6 +136,10 @@ def own_recipe(
         "train": {"epochs": 3, "learning_rate": 3e-4, "warmup": 0.1, "patience": 2, "log_every": 10},
         "pipeline": pipeline,
     }
+    if task == "keyphrase":
+        closed = "closed" if pipeline.get("kinds", True) else "all"
+        values["batches"] |= {"tokens": 8192, "parts": 1, "targets": closed, "target": 64}
+        values["train"] |= {"metric": "present_f1@M"}
     if task == "rank":
         values["batches"] |= {"target": 8, "parts": 1}  # small steps: they are cheap, and own files may be small
         values["train"] |= {"epochs": 10, "learning_rate": 1e-3, "patience": 0, "metric": "p@1"}
@@ -180,3 +180,21 @@ def _own_reader(
         "pipeline": {**pipeline, "language": language_of(" ".join(first))},
     }
     return from_dict(Recipe, set_values(values, changes))
+
+
+def _first_texts(task: str, data: str, fields: dict[str, str]) -> list[str]:
+    """The texts of a user's first rows, some of which must have what is to be learned."""
+    if task == "keyphrase":
+        documents = [one for one in islice(read_documents(data, rename=fields), 200) if isinstance(one, Document)]
+        texts, known = [whole(one) for one in documents], any(one.keyphrases for one in documents)
+        what, where, field = "keyphrases", "'keyphrases'", "keyphrases"
+    else:
+        posts = [one for one in islice(read_posts(data, rename=fields), 200) if isinstance(one, Post)]
+        texts, known = [one.text for one in posts], any(one.tags for one in posts)
+        what, where, field = "tags", "'hashtags' or 'tags'", "hashtags"
+    if not known:
+        raise ConfigError(
+            f"the first {len(texts)} rows of {data} have no {what}; they belong in a field {where} "
+            f"(rename yours with --field {field}=NAME)"
+        )
+    return texts

@@ -33,6 +33,6 @@ class _Form:
         self.pairs = frozenset(tag[place : place + 2] for place in range(len(tag) - 1)) if long else frozenset()
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=20_000)
 def _form(tag: str) -> _Form:
     return _Form(tag)

@@ -105,7 +105,7 @@ def find_spans(tag: str, text: str) -> tuple[Span, ...]:
     return SpanFinder(text).find(tag)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def _prepare(tag: str) -> _Wanted:
     bare = tag.translate(WIDE).strip("# ")
     if has_east_asian(bare) or not any(letter.isalnum() for letter in bare):
@@ -114,7 +114,7 @@ def _prepare(tag: str) -> _Wanted:
     return _Wanted(tuple(map(_root, words)), _root("".join(words)), words[-1], "")
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=50_000)
 def _root(word: str) -> str:
     """The stem of a word in its plainest spelling."""
     return stem(unicodedata.normalize("NFKC", word.translate(_APOSTROPHES)))

@@ -12,7 +12,7 @@ _WORD = re.compile(r"[^\W_]+")
 _APOSTROPHES = str.maketrans("", "", "'’")
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=10_000)
 def stem(word: str) -> str:
     """The Porter stem of one word, lower case."""
     return _porter.stemWord(word.lower())

@@ -228,15 +228,18 @@ class _Run:
         """Evaluate, keep the best weights, decide whether to go on, and save."""
         progress, settings = self.progress, self.settings
         if self.evaluate is not None:
+            start = time.perf_counter()
             self.model.eval()
             with torch.compiler.set_stance("force_eager"):
                 scores = self.evaluate(self.model)
             self.model.train()
+            seconds = round(time.perf_counter() - start, 1)
             if settings.metric not in scores:
                 raise TrainError(f"the metric {settings.metric!r} is not among {sorted(scores)}; set train.metric")
             value = -scores["loss"] if settings.metric == "loss" else scores[settings.metric]
             self._judge(value, scores)
-            self.log.write({"step": progress.step, **{f"dev_{name}": score for name, score in scores.items()}})
+            named = {f"dev_{name}": score for name, score in scores.items()}
+            self.log.write({"step": progress.step, **named, "evaluation_seconds": seconds})
             self.report({"kind": "evaluation", "step": progress.step, **scores})
         progress.done = self._finished()
         self._save()
