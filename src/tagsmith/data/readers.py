@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from tagsmith.errors import DataError, TagsmithError
-from tagsmith.records import Document, Pair, Post, Row, document_of, pair_of, post_of
+from tagsmith.records import Document, Pair, Post, Row, document_of, id_of, pair_of, post_of
 
 Kind = Literal["jsonl", "csv", "tsv", "parquet"]
 Packing = Literal["", ".gz", ".zst"]
@@ -114,8 +114,7 @@ def read_as(
 
 def read_pairs(path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Pair | BadRow]:
     """The queries of a file and their responses; a table without the column `query` is an error at once."""
-    for number, row in _numbered(path, rename, need="query"):
-        yield row if isinstance(row, BadRow) else _record(pair_of, number, row)
+    return read_as(pair_of, path, rename=rename, need="query")
 
 
 def good(rows: Iterable[Good | BadRow], on_bad: Callable[[BadRow], None]) -> Iterator[Good]:
@@ -131,12 +130,7 @@ def _record(make: Callable[[Row], Good], number: int, row: Row) -> Good | BadRow
     try:
         return make(row)
     except (DataError, TypeError) as problem:  # TypeError: a value of a type that no field can have
-        return BadRow(number, str(problem), _id_of(row))
-
-
-def _id_of(row: Row) -> str | int | None:
-    given = row.get("id")
-    return given if given is None or isinstance(given, str | int) else str(given)
+        return BadRow(number, str(problem), id_of(row))
 
 
 def _numbered(

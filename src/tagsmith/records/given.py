@@ -1,193 +1,15 @@
-"""The records that go in and come out, and their JSON: one shape in Python, JSON lines, HTTP and Parquet.
-
-row (a mapping) --post_of--> Post --pipeline--> Tags --to_row--> row
-"""
+"""Rows of a file as records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from tagsmith.errors import DataError
+from tagsmith.records.kinds import Document, Gold, Labelled, Mark, Pair, Post, Question
 
 Row = Mapping[str, Any]
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
-Span = tuple[int, int]  # character offsets into the given text: start, end
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """A short text, and the tags its author gave it where they are known."""
-
-    text: str
-    id: str | int | None = None
-    tags: tuple[str, ...] = ()
-    tag_words: tuple[str, ...] = ()  # the same tags as words: "ClimateAction" is "climate action"
-    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
-    seen: tuple[bool, ...] = ()  # for each tag: does it occur in the training data
-
-
-class Mark(NamedTuple):
-    """Where a keyphrase of a known kind stands, in the text or in the title."""
-
-    start: int
-    end: int
-    kind: str = "KEY"
-    title: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A title and a text, either of which may be missing, and its author's keyphrases where they are known."""
-
-    text: str
-    title: str = ""
-    id: str | int | None = None
-    keyphrases: tuple[str, ...] = ()
-    variants: tuple[tuple[str, ...], ...] = ()  # groups of keyphrases that say the same
-    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
-    marks: tuple[Mark, ...] | None = None  # None: the keyphrases stand wherever their words do
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A text to be filed under one label, with its title if it has one, and its label where it is known."""
-
-    text: str
-    title: str = ""
-    id: str | int | None = None
-    label: str | None = None
-    parts: tuple[str, ...] = ()
-
-
-class Gold(NamedTuple):
-    """A right answer, and where it begins in the passage; None: wherever its words stand."""
-
-    text: str
-    start: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question and the passage that may answer it, and its answers where they are known."""
-
-    question: str
-    context: str
-    title: str = ""
-    id: str | int | None = None
-    answers: tuple[Gold, ...] = ()
-    impossible: bool | None = None  # None: not known
-    parts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """One suggestion: where it stands in the text if it does, and how much the model believes it."""
-
-    text: str
-    score: float  # 0..1
-    kind: Literal["present", "absent"]
-    spans: tuple[Span, ...] = ()
-    title_spans: tuple[Span, ...] | None = None  # None: there is no title
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A piece of the text that the model selected to read when it wrote its tags."""
-
-    start: int
-    end: int
-    score: float  # share of the selector's weight
-
-
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """The answer for one post: its tags, best first, or the reason why there are none."""
-
-    tags: tuple[Tag, ...] = ()
-    id: str | int | None = None
-    error: str | None = None
-    segments: tuple[Segment, ...] | None = None  # None: not asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Something said, and what people answered where that is known."""
-
-    query: str
-    responses: tuple[str, ...] = ()
-    id: str | int | None = None
-    parts: tuple[str, ...] = ()  # the slices of a test set it belongs to
-
-    @property
-    def text(self) -> str:
-        """What is to be answered, under the name that every record has."""
-        return self.query
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One reply, how much the model believes it, and what of the query it attended to most."""
-
-    text: str
-    score: float  # 0..1
-    attended: tuple[Segment, ...] | None = None  # None: not asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """The answer to one query: replies, best first, or the reason why there are none."""
-
-    replies: tuple[Reply, ...] = ()
-    id: str | int | None = None
-    error: str | None = None
-    topics: tuple[str, ...] | None = None  # words the model inferred from the query; None: not asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """The answer of an embedder for one post: a vector of length 1, or the reason why there is none."""
-
-    vector: tuple[float, ...] = ()
-    id: str | int | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One label, and how often such a score is right."""
-
-    label: str
-    score: float  # 0..1
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The answer of a classifier for one text: its labels, best first, or the reason why there are none."""
-
-    labels: tuple[Label, ...] = ()
-    id: str | int | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A piece of the passage that answers the question."""
-
-    text: str
-    score: float  # 0..1
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What was found for one question, best first; none and no error: the passage does not say."""
-
-    answers: tuple[Answer, ...] = ()
-    id: str | int | None = None
-    error: str | None = None
 
 
 def post_of(row: Row) -> Post:
@@ -201,7 +23,7 @@ def post_of(row: Row) -> Post:
     tags = row.get("hashtags") if row.get("hashtags") is not None else row.get("tags")
     return Post(
         text=text,
-        id=_id_of(row),
+        id=id_of(row),
         tags=_names(tags, "hashtags"),
         tag_words=_names(row.get("hashtag_words"), "hashtag_words"),
         parts=_parts(row),
@@ -225,7 +47,7 @@ def document_of(row: Row) -> Document:
     return Document(
         text=body or "",
         title=given["title"] or "",
-        id=_id_of(row),
+        id=id_of(row),
         keyphrases=_names(phrases, "keyphrases"),
         variants=tuple(_names(group, "variants") for group in variants) if isinstance(variants, list) else (),
         parts=_parts(row),
@@ -252,7 +74,7 @@ def _marked_document(row: Row) -> Document:
     title, text = " ".join(words[:head]), " ".join(words[head + skip :])
     phrases = [(title if one.title else text)[one.start : one.end] for one in marks]
     names = tuple(dict.fromkeys(phrase.lower() for phrase in phrases))
-    return Document(text, title, _id_of(row), names, parts=_parts(row), marks=tuple(marks))
+    return Document(text, title, id_of(row), names, parts=_parts(row), marks=tuple(marks))
 
 
 def _marks(words: list[str], labels: list[str], *, title: bool) -> list[Mark]:
@@ -282,7 +104,7 @@ def labelled_of(row: Row) -> Labelled:
     return Labelled(
         text=body or "",
         title=given["title"] or "",
-        id=_id_of(row),
+        id=id_of(row),
         label=None if label is None or not str(label).strip() else str(label).strip(),
         parts=_parts(row),
     )
@@ -304,23 +126,11 @@ def question_of(row: Row) -> Question:
         question=given["question"] or "",
         context=given["context"] or "",
         title=given["title"] or "",
-        id=_id_of(row),
+        id=id_of(row),
         answers=tuple(_gold(one) for one in answers or ()),
         impossible=bool(impossible) if isinstance(impossible, bool | int) else None if answers is None else not answers,
         parts=_parts(row),
     )
-
-
-def labels_row(answer: Labels) -> dict[str, Any]:
-    """The labels as the JSON object of the contract."""
-    found = [{"label": one.label, "score": one.score} for one in answer.labels]
-    return {"id": answer.id, "labels": found, "error": answer.error}
-
-
-def answers_row(answer: Answers) -> dict[str, Any]:
-    """The answers as the JSON object of the contract."""
-    found = [{"text": one.text, "score": one.score, "start": one.start, "end": one.end} for one in answer.answers]
-    return {"id": answer.id, "answers": found, "error": answer.error}
 
 
 def pair_of(row: Row) -> Pair:
@@ -336,45 +146,7 @@ def pair_of(row: Row) -> Pair:
     if not isinstance(responses, list | tuple) or not all(isinstance(one, str) for one in responses):
         raise DataError(f"the field 'responses' must be a list of strings or one string, not {given!r:.60}")
     parts = tuple(str(row[name]) for name in ("part", "domain") if row.get(name))
-    return Pair(query, tuple(one for one in responses if one.strip()), _id_of(row), parts)
-
-
-def reply_row(answer: Replies) -> dict[str, Any]:
-    """The replies as the JSON object of the contract."""
-    replies = []
-    for one in answer.replies:
-        shown: dict[str, Any] = {"text": one.text, "score": one.score}
-        if one.attended is not None:
-            shown["attended"] = [_segment_row(piece) for piece in one.attended]
-        replies.append(shown)
-    row: dict[str, Any] = {"id": answer.id, "replies": replies, "error": answer.error}
-    return row if answer.topics is None else {**row, "topics": list(answer.topics)}
-
-
-def _segment_row(piece: Segment) -> dict[str, Any]:
-    return {"start": piece.start, "end": piece.end, "score": piece.score}
-
-
-def to_row(answer: Tags) -> dict[str, Any]:
-    """The answer as the JSON object of the contract."""
-    row: dict[str, Any] = {
-        "id": answer.id,
-        "tags": [_tag_row(tag) for tag in answer.tags],
-        "error": answer.error,
-    }
-    if answer.segments is not None:
-        row["segments"] = [_segment_row(piece) for piece in answer.segments]
-    return row
-
-
-def _tag_row(tag: Tag) -> dict[str, Any]:
-    row = {"text": tag.text, "score": tag.score, "kind": tag.kind, "spans": [list(span) for span in tag.spans]}
-    return row if tag.title_spans is None else {**row, "title_spans": [list(span) for span in tag.title_spans]}
-
-
-def vector_row(answer: Vector) -> dict[str, Any]:
-    """The vector as the JSON object of the contract."""
-    return {"id": answer.id, "vector": list(answer.vector), "error": answer.error}
+    return Pair(query, tuple(one for one in responses if one.strip()), id_of(row), parts)
 
 
 def _texts(row: Row, *names: str) -> dict[str, str | None]:
@@ -405,7 +177,7 @@ def _parts(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("part", "domain") if row.get(name))
 
 
-def _id_of(row: Row) -> str | int | None:
+def id_of(row: Row) -> str | int | None:
     given = row.get("id")
     return given if given is None or isinstance(given, str | int) else str(given)
 
