@@ -129,7 +129,6 @@ def test_chinese_without_jieba_says_what_to_install(monkeypatch):
 
 
 def test_chinese_keywords():
-    pytest.importorskip("jieba", exc_type=ImportError)
     found = keywords_of("zh")
     assert "成都" in found.keywords("周末一起去成都吃火锅吧")
     assert any(word.text == "成都" and (word.start, word.end) == (5, 7) for word in found.words("周末一起去成都吃火锅"))
