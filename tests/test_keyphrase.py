@@ -218,7 +218,9 @@ def test_a_list_knows_its_terms_by_their_stems(tmp_path):
     assert found.spelling("rna") is None
 
 
-@pytest.mark.parametrize(("content", "words"), [(b"\n \n", "no terms"), (b"\xff\xfe\x00x", "no text in UTF-8")])
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"\n \n", "is empty; give one term"), (b"\xff\xfe\x00x", "no text in UTF-8")]
+)
 def test_a_file_that_is_no_list_is_refused(tmp_path, content, words):
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(DataError, match=words):

@@ -358,7 +358,7 @@ def test_blocked_words_are_not_said(replier, tmp_path):
     assert "".join(replier.stream_words(QUERIES[0], seed=1, block=["love", "tell"])).lower().count("love") == 0
     assert BlockList(["ass", "火锅"]).blocks("a class") is False
     assert BlockList(["ass", "火锅"]).blocks("吃火锅吧") is True
-    for name, message in (("none.txt", "cannot be read"), ("empty.txt", "has no words"), ("odd.txt", "UTF-8")):
+    for name, message in (("none.txt", "cannot be read"), ("empty.txt", "is empty"), ("odd.txt", "UTF-8")):
         (tmp_path / "empty.txt").write_text("\n")
         (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\x00")
         with pytest.raises(DataError, match=message):

@@ -74,21 +74,25 @@ class Phrase(NamedTuple):
     score: float  # 0..1
 
 
-class SequenceFinder:
-    """Phrases written one after the other."""
-
-    parallel = False
+class _ModelFinder:
+    """A model and how it reads and writes."""
 
     def __init__(self, model: Any, coder: Coder) -> None:
         self.model = model
         self.coder = coder
 
-    def longest(self, settings: KeyphraseSettings) -> int:
-        return settings.words
-
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+class SequenceFinder(_ModelFinder):
+    """Phrases written one after the other."""
+
+    parallel = False
+
+    def longest(self, settings: KeyphraseSettings) -> int:
+        return settings.words
 
     def find(
         self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()
@@ -104,21 +108,13 @@ class SequenceFinder:
         ]
 
 
-class SlotsFinder:
+class SlotsFinder(_ModelFinder):
     """Phrases written all at once; a slot that would rather stay empty is asked what it would write, and scored low."""
 
     parallel = True
 
-    def __init__(self, model: Slots, coder: Coder) -> None:
-        self.model = model
-        self.coder = coder
-
     def longest(self, settings: KeyphraseSettings) -> int:
         return self.model.config.words - 1
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     def find(
         self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()

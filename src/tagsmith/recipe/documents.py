@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from tagsmith.data.readers import BadRow, good, read_documents
+from tagsmith.data.readers import read_documents
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.tag import problem, whole
-from tagsmith.recipe.posts import Report
+from tagsmith.recipe.posts import Report, rows_of
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Document
 
@@ -32,13 +31,6 @@ def dev_documents(recipe: Recipe, report: Report) -> list[Document]:
 
 
 def _documents(recipe: Recipe, files: Sequence[str], report: Report) -> Iterator[Document]:
-    if not files:
-        raise ConfigError("data.train names no file; give at least one")
-
-    def on_bad(row: BadRow) -> None:
-        report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
-
-    for name in files:
-        for document in good(read_documents(Path(recipe.data.root) / name, rename=recipe.data.fields), on_bad):
-            if document.keyphrases and problem(whole(document)) is None:
-                yield document
+    for document in rows_of(recipe, files, read_documents, report):
+        if document.keyphrases and problem(whole(document)) is None:
+            yield document

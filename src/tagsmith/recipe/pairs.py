@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from tagsmith.data.readers import BadRow, good, read_pairs
+from tagsmith.data.readers import read_pairs
 from tagsmith.errors import ConfigError
 from tagsmith.pipelines.tag import problem
-from tagsmith.recipe.posts import Report
+from tagsmith.recipe.posts import Report, rows_of
 from tagsmith.recipe.settings import Recipe
 from tagsmith.records import Pair
 from tagsmith.text.reading import reading
@@ -44,14 +43,7 @@ def _turned(recipe: Recipe, pair: Pair) -> Iterator[Pair]:
 
 
 def _pairs(recipe: Recipe, files: Sequence[str], report: Report) -> Iterator[Pair]:
-    if not files:
-        raise ConfigError("data.train names no file; give at least one")
-
-    def on_bad(row: BadRow) -> None:
-        report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
-
-    for name in files:
-        for pair in good(read_pairs(Path(recipe.data.root) / name, rename=recipe.data.fields), on_bad):
-            kept = tuple(one for one in pair.responses if problem(one) is None)
-            if kept and problem(pair.query) is None:
-                yield replace(pair, responses=kept)
+    for pair in rows_of(recipe, files, read_pairs, report):
+        kept = tuple(one for one in pair.responses if problem(one) is None)
+        if kept and problem(pair.query) is None:
+            yield replace(pair, responses=kept)

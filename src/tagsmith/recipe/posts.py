@@ -76,6 +76,13 @@ def spellings(posts: Iterator[Post], *, often: int = 5) -> dict[str, str]:
 
 
 def _posts(recipe: Recipe, files: Sequence[str], report: Report) -> Iterator[Post]:
+    for post in rows_of(recipe, files, read_posts, report):
+        if post.tags and problem(post.text) is None:
+            yield post
+
+
+def rows_of(recipe: Recipe, files: Sequence[str], read: Any, report: Report) -> Iterator[Any]:
+    """The records of a recipe's files that can be read; the others are reported."""
     if not files:
         raise ConfigError("data.train names no file; give at least one")
 
@@ -83,6 +90,4 @@ def _posts(recipe: Recipe, files: Sequence[str], report: Report) -> Iterator[Pos
         report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
 
     for name in files:
-        for post in good(read_posts(Path(recipe.data.root) / name, rename=recipe.data.fields), on_bad):
-            if post.tags and problem(post.text) is None:
-                yield post
+        yield from good(read(Path(recipe.data.root) / name, rename=recipe.data.fields), on_bad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tagsmith.errors import DataError
+from tagsmith.text.lines import read_list
 from tagsmith.text.tokenise import words
 
 
@@ -31,15 +31,4 @@ class BlockList:
 
 def read_block_list(path: str | Path) -> BlockList:
     """One word or phrase a line, UTF-8; blank lines are skipped."""
-    try:
-        with Path(path).open(encoding="utf-8-sig") as lines:
-            found = BlockList(lines)
-    except UnicodeDecodeError as wrong:
-        raise DataError(
-            f"{path} is no text in UTF-8 ({wrong.reason} at byte {wrong.start}); give one word or phrase a line"
-        ) from None
-    except OSError as wrong:
-        raise DataError(f"{path} cannot be read: {wrong.strerror or wrong}; name a file with one word a line") from None
-    if not len(found):
-        raise DataError(f"{path} has no words; give one word or phrase a line, or leave out the block list")
-    return found
+    return read_list(path, BlockList, wanted="one word or phrase")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tagsmith.errors import DataError
+from tagsmith.text.lines import read_list
 from tagsmith.text.stems import stems
 
 MOST_TERMS = 2_000_000
@@ -51,18 +52,7 @@ class TermList:
 
 def read_terms(path: str | Path) -> TermList:
     """One term a line, UTF-8; blank lines are skipped."""
-    try:
-        with Path(path).open(encoding="utf-8-sig") as lines:
-            terms = TermList(lines)
-    except UnicodeDecodeError as wrong:
-        raise DataError(
-            f"{path} is no text in UTF-8 ({wrong.reason} at byte {wrong.start}); give one term a line"
-        ) from None
-    except OSError as wrong:
-        raise DataError(f"{path} cannot be read: {wrong.strerror or wrong}") from None
-    if not len(terms):
-        raise DataError(f"{path} has no terms; give one a line, at most {MOST_CHARACTERS} characters each")
-    return terms
+    return read_list(path, TermList, wanted=f"one term of at most {MOST_CHARACTERS} characters")
 
 
 def mark_of(phrase: str) -> tuple[str, ...]:
