@@ -24,7 +24,7 @@ from tagsmith.nn.attention import Attention, KeysValues
 from tagsmith.nn.copying import Pointer
 from tagsmith.nn.embed import TokenEmbedding
 from tagsmith.nn.losses import TokenLoss
-from tagsmith.nn.masks import SegmentView, causal, padding, segment_view
+from tagsmith.nn.masks import SegmentView, causal, or_itself, padding, segment_view
 from tagsmith.nn.select import Gradient, Grid, Reach, SegmentSelector, Selection, Similarity
 from tagsmith.nn.transformer import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer, NormPlace
 from tagsmith.text.pieces import PAD, SEGMENT, TEXT
@@ -139,7 +139,7 @@ class SegTrm(nn.Module):
         flat_filled = pad(filled.flatten(1), (1, 0), value=True)
         own = self.segment_table.weight[:segments].repeat_interleave(ids.shape[2], 0)
         view = segment_view(segments, self.config.segment_size, view=self.config.view, device=source.device)
-        mask = view & flat_filled[:, None]  # (batch, grid, grid)
+        mask = or_itself(view & flat_filled[:, None])  # (batch, grid, grid)
         states = self.encoder(self.embed_source(flat_ids, pad(own, (0, 0, 1, 0))), mask)
         blocks = states[:, 1:].view(-1, segments, ids.shape[2], states.shape[-1])
         picked = self.selector(Grid(states[:, 0], blocks, filled))

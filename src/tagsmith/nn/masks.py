@@ -64,6 +64,11 @@ def segment_view(
     return same | to_text | from_text
 
 
+def or_itself(mask: Tensor) -> Tensor:
+    """Each place besides sees itself: fused kernels may answer a place that sees nothing with no number at all."""
+    return mask | torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
+
+
 def phrase_view(begins: Tensor, *, last: int = 0) -> Tensor:
     """Who sees whom in a row of phrases: the own phrase so far, and of earlier ones only where the next one began.
 
