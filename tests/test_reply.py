@@ -543,3 +543,27 @@ def test_the_model_of_a_language_is_taken(run_cli, reply_bundle, tmp_path, monke
     assert done.code == 0
     assert [row["id"] for row in done.rows] == [0, 1]
     assert done.rows[0]["replies"]
+
+
+def test_own_pairs_train_a_model(run_cli, tmp_path):
+    data = write_rows(tmp_path / "pairs.jsonl", [{"query": pair.query, "response": pair.responses[0]} for pair in PAIRS])
+    small = [f"--set=model.{name}" for name in ("width=16", "heads=2", "inner=32", "layers=1")]
+    settings = [*small, "--set=tokeniser.size=300", "--set=train.epochs=1", "--set=batches.tokens=400"]
+    code, out, _ = run_cli("train", "--task", "reply", "--data", str(data), "--out", str(tmp_path / "own"), *settings)
+    assert code == 0
+    code, out, _ = run_cli("reply", "--model", json.loads(out)["bundle"], QUERIES[0])
+    assert code == 0
+    assert json.loads(out)["replies"]
+
+
+def test_own_pairs_that_teach_nothing(run_cli, tmp_path):
+    one = write_rows(tmp_path / "one.jsonl", [{"query": "hello there", "response": "hi yourself"}])
+    code, _, err = run_cli("train", "--task", "reply", "--data", str(one), "--out", str(tmp_path / "own"))
+    assert code == 2
+    assert "one pair to learn from; give at least 2" in err
+    none = write_rows(tmp_path / "none.jsonl", [{"query": "hello there", "answer": "hi yourself"}])
+    code, _, err = run_cli("train", "--task", "reply", "--data", str(none), "--out", str(tmp_path / "own"))
+    assert code == 2
+    assert "have no responses" in err
+    assert "--field response=NAME" in err
+    assert not (tmp_path / "own").exists()

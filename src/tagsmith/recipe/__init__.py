@@ -4,6 +4,7 @@ recipe.toml --read_recipe--> Recipe --make--> OUT/{tokeniser, corpus, checkpoint
 """
 
 from tagsmith.recipe.make import job_of, make
-from tagsmith.recipe.settings import Recipe, own_recipe, read_recipe
+from tagsmith.recipe.own import own_recipe
+from tagsmith.recipe.settings import Recipe, read_recipe
 
 __all__ = ["Recipe", "job_of", "make", "own_recipe", "read_recipe"]

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
-from tagsmith.bundle import load_bundle
 from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
-from tagsmith.data.readers import read_documents, read_posts, read_rows
-from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
 from tagsmith.pipelines.read import ReadSettings
 from tagsmith.pipelines.replies import ReplySettings
-from tagsmith.pipelines.tag import whole
 from tagsmith.pipelines.write import TagSettings
-from tagsmith.records import Document, Post
-from tagsmith.text.language import language_of
 from tagsmith.train.loop import TrainSettings
 
 Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract", "reply"]
@@ -35,8 +26,6 @@ PIPELINE_SETTINGS: dict[str, Any] = {
     "extract": ReadSettings,
     "reply": ReplySettings,
 }
-METRICS = {"classify": "accuracy", "answer": "f1", "extract": "span_f1"}  # of readers
-SHIPPED_FOR = {"hashtag": "hashtag", "rank": "tags", "keyphrase": "keyphrase"}  # how a task's shipped models are called
 
 
 @dataclass(frozen=True)
@@ -107,94 +96,3 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
             own = values.get(section)
             values[section] = {**settings, **(own or {})} if isinstance(settings, dict) else own or settings
     return from_dict(Recipe, set_values(values, changes))
-
-
-def own_recipe(
-    task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
-) -> Recipe:
-    """A recipe for a user's own file: begin with the shipped model of its language and go on with their posts."""
-    if task in METRICS:
-        return _own_reader(task, data, out=out, fields=fields, changes=changes)
-    if task not in SHIPPED_FOR:
-        known = ", ".join([*SHIPPED_FOR, *METRICS])
-        raise ConfigError(f"there is no task {task!r} to train without a recipe; known: {known}")
-    language = language_of(" ".join(_first_texts(task, data, fields)))
-    begin = set_values({"start": f"{SHIPPED_FOR[task]}-{language}"}, changes)["start"]
-    pipeline = dict(load_bundle(begin).pipeline)
-    values: dict[str, Any] = {
-        "name": out.name if out else f"my-{task}-model",
-        "task": task,
-        "start": begin,
-        "model": {},
-        "data": {"root": "", "train": [data], "fields": fields},
-        "batches": {
-            "tokens": 2048,
-            "parts": 4,
-            "targets": pipeline.get("listing", "one"),
-            "source": pipeline["source"],
-        },
-        "train": {"epochs": 3, "learning_rate": 3e-4, "warmup": 0.1, "patience": 2, "log_every": 10},
-        "pipeline": pipeline,
-    }
-    if task == "keyphrase":
-        closed = "closed" if pipeline.get("kinds", True) else "all"
-        values["batches"] |= {"tokens": 8192, "parts": 1, "targets": closed, "target": 64}
-        values["train"] |= {"metric": "present_f1@M"}
-    if task == "rank":
-        values["batches"] |= {"target": 8, "parts": 1}  # small steps: they are cheap, and own files may be small
-        values["train"] |= {"epochs": 10, "learning_rate": 1e-3, "patience": 0, "metric": "p@1"}
-    return from_dict(Recipe, set_values(values, changes))
-
-
-def _own_reader(
-    task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
-) -> Recipe:
-    """A recipe for a user's own file: a backbone that stays as it is where there is no GPU, or a small reader."""
-    asked = set_values({"backbone": "", "start": "", "model": {}}, changes)
-    begun = bool(asked["backbone"] or asked["start"])
-    frozen = bool(asked["model"].get("freeze", begun and not torch.cuda.is_available()))
-    source = 256 if task == "answer" else 128
-    model: dict[str, Any] = {"hidden": 128, "pool": "max", "freeze": frozen}
-    pipeline: dict[str, Any] = {"source": source, "meta": 32, "overlap": 32}
-    if asked["start"]:
-        older = load_bundle(asked["start"])
-        model, pipeline = {"freeze": frozen}, dict(older.pipeline) if older.task == task else pipeline
-    elif not begun:
-        model |= {"width": 128, "heads": 4, "inner": 256, "reader_layers": 2}
-    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
-    values: dict[str, Any] = {
-        "name": out.name if out else f"my-{task}-model",
-        "task": task,
-        "model": model,
-        "data": {"root": "", "train": [data], "fields": fields},
-        "tokeniser": {"least": 0, "size": 12_000},
-        "batches": {"tokens": 32 * pipeline["source"], "source": pipeline["source"]},
-        "train": {
-            "epochs": 6,
-            "learning_rate": 2e-3 if frozen else 1e-4 if begun else 1e-3,
-            "warmup": 0.1,
-            "patience": 2,
-            "log_every": 20,
-            "metric": METRICS[task],
-        },
-        "pipeline": {**pipeline, "language": language_of(" ".join(first))},
-    }
-    return from_dict(Recipe, set_values(values, changes))
-
-
-def _first_texts(task: str, data: str, fields: dict[str, str]) -> list[str]:
-    """The texts of a user's first rows, some of which must have what is to be learned."""
-    if task == "keyphrase":
-        documents = [one for one in islice(read_documents(data, rename=fields), 200) if isinstance(one, Document)]
-        texts, known = [whole(one) for one in documents], any(one.keyphrases for one in documents)
-        what, where, field = "keyphrases", "'keyphrases'", "keyphrases"
-    else:
-        posts = [one for one in islice(read_posts(data, rename=fields), 200) if isinstance(one, Post)]
-        texts, known = [one.text for one in posts], any(one.tags for one in posts)
-        what, where, field = "tags", "'hashtags' or 'tags'", "hashtags"
-    if not known:
-        raise ConfigError(
-            f"the first {len(texts)} rows of {data} have no {what}; they belong in a field {where} "
-            f"(rename yours with --field {field}=NAME)"
-        )
-    return texts
