@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -18,6 +21,7 @@ from tagsmith.errors import ConfigError
 from tagsmith.terminal import Counter, put, say
 
 if TYPE_CHECKING:
+    from tagsmith.cluster import Job
     from tagsmith.cluster.chunks import Part
     from tagsmith.cluster.run import Begin
 
@@ -34,7 +38,7 @@ def batch(  # noqa: PLR0913 - one for each option
     workers: Annotated[int | None, typer.Option(min=1, help="Default: one for each core.")] = None,
     address: Annotated[str | None, typer.Option(help="Ray: HOST:PORT of the cluster, or auto.")] = None,
     gpus: Annotated[float, typer.Option("--gpus-per-worker", min=0.0, help="Ray: may be a fraction.")] = 0.0,
-    part_rows: Annotated[int, typer.Option(min=1, help="Rows of a part, at most.")] = 8192,
+    part_rows: Annotated[int, typer.Option(min=1, help="Rows of a part, at most; a multiple of 2048 is best.")] = 8192,
     voices: With = None,
     top: Top = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also what the answers rest on.")] = False,
@@ -56,10 +60,10 @@ def batch(  # noqa: PLR0913 - one for each option
     ask = Ask(model, tuple(voices or ()), top, evidence, vocab, seed, topics_of(about), block, longest, beam)
     job = make_job(input, ask, fields=with_title(field, title_field), format=format, part_rows=part_rows)
     begin = _local(workers) if engine == "local" else _ray(workers, address, gpus)
-    on_gpu = engine == "local" or gpus > 0
+    hush = _hushed() if engine == "ray" else nullcontext()
     try:
-        with _Talk() as talk:
-            done = run_job(job, input, output, begin, gpu=on_gpu, resume=resume, on_begin=talk.begin, on_part=talk.part)
+        with hush, _Talk() as talk:
+            done = run_job(job, output, begin, resume=resume, on_begin=talk.begin, on_part=talk.part, on_lost=talk.lost)
     except KeyboardInterrupt:
         say(f"what is done stays in {output}; go on with --resume")
         raise
@@ -71,19 +75,28 @@ def batch(  # noqa: PLR0913 - one for each option
 
 def _local(workers: int | None) -> Begin:
     from tagsmith.cluster.local import LocalTeam, cores
+    from tagsmith.cluster.maker import Setup
 
-    return lambda setup: (LocalTeam(setup), workers or cores())
+    return lambda job: (LocalTeam(Setup.of(job)), workers or cores())
 
 
 def _ray(workers: int | None, address: str | None, gpus: float) -> Begin:
+    from tagsmith.cluster.maker import Setup
     from tagsmith.cluster.on_ray import RayTeam
 
-    def begin(setup: Any) -> tuple[RayTeam, int]:
-        team = RayTeam(setup, address=address, gpus=gpus)
+    def begin(job: Job) -> tuple[RayTeam, int]:
+        team = RayTeam(Setup.of(job, gpu=gpus > 0), address=address, gpus=gpus)
         room = team.room()
         return team, workers or room
 
     return begin
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Ray prints what happens to its nodes to stdout, where only data belongs."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 class _Talk:
@@ -117,3 +130,7 @@ class _Talk:
         if self._lines and now - self._said >= EVERY:
             say(f"{self._rows:,} rows done, {self._new / (now - self._since):,.0f} rows/s")
             self._said = now
+
+    def lost(self, why: str) -> None:
+        """A worker ended."""
+        say(f"a worker ended and is replaced: {why}")

@@ -6,7 +6,7 @@ The same for every engine; an engine is a Team, which knows how to start workers
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,9 +40,10 @@ class Team(Protocol):
 class Crew:
     """At most `size` workers of a team, started as there is work for them."""
 
-    def __init__(self, team: Team, size: int) -> None:
+    def __init__(self, team: Team, size: int, on_lost: Callable[[str], None] = lambda why: None) -> None:
         self.team = team
         self.size = size
+        self.on_lost = on_lost
         self._starting: set[Worker] = set()
         self._idle: list[Worker] = []
         self._busy: dict[Worker, Chunk] = {}
@@ -60,18 +61,24 @@ class Crew:
         """The parts as they come, in any order."""
         rest = iter(chunks)
         more = True
-        while more or self._ahead or self._busy:
-            if more and len(self._ahead) <= len(self._idle):  # one ahead of what can be given away
+        while True:
+            if more and self._hungry:
                 chunk = next(rest, None)
                 more = chunk is not None
                 self._ahead += [chunk] if chunk is not None else []
             self._give()
             if len(self._ahead) > len(self._starting) and self._workers < self.size:
                 self._hire()
-            hungry = more and len(self._ahead) <= len(self._idle)
-            made = self._listen(wait=not hungry) if self._workers else []
+            if not (more or self._ahead or self._busy):
+                return
+            made = self._listen(wait=not (more and self._hungry))
             self._give()  # before the parts are written: nobody waits for the disk
             yield from made
+
+    @property
+    def _hungry(self) -> bool:
+        """One chunk more is read than can be given away, so that it is at hand."""
+        return len(self._ahead) <= len(self._idle)
 
     @property
     def _workers(self) -> int:
@@ -109,15 +116,19 @@ class Crew:
         if worker in self._starting:
             self._starting.discard(worker)
             self._false_starts += 1
-            if self._false_starts >= TRIES:
-                raise BatchError(f"{TRIES} workers ended before they had loaded the model, the last because {why}")
+            if self._false_starts >= TRIES * self.size:
+                raise BatchError(
+                    f"{self._false_starts} workers in a row ended before they had loaded the model, "
+                    f"the last because {why}"
+                )
         if (chunk := self._busy.pop(worker, None)) is not None:
             key = (chunk.place.file, chunk.place.chunk)
             self._tries[key] += 1
             if self._tries[key] >= TRIES:
                 raise BatchError(
                     f"{TRIES} workers ended on chunk {chunk.place.chunk} of input file {chunk.place.file}, "
-                    f"the last because {why}; take smaller parts with --part-rows, or fewer --workers, in another output folder"
+                    f"the last because {why}; resume with fewer --workers, or start again with a smaller --part-rows"
                 )
             self._ahead.appendleft(chunk)
+        self.on_lost(why)
         self._hire()

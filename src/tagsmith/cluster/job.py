@@ -21,6 +21,7 @@ Format = Literal["parquet", "jsonl"]
 class Job:
     """Everything that decides what is written; where and how it is done does not."""
 
+    root: Path  # INPUT
     files: tuple[Path, ...]
     inputs: tuple[tuple[str, int, int], ...]  # of each file: name within INPUT, bytes, time of change in ns
     ask: Ask
@@ -78,7 +79,7 @@ def make_job(
     files = find_inputs(root)
     check_inputs(files, READS[task], fields)
     inputs = [(name_in(root, path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return Job(tuple(files), tuple(inputs), ask, task, checksums(ask), dict(fields), format, part_rows)
+    return Job(root, tuple(files), tuple(inputs), ask, task, checksums(ask), dict(fields), format, part_rows)
 
 
 def name_in(root: Path, path: Path) -> str:

@@ -11,9 +11,8 @@ from tagsmith.cluster.chunks import Part, cut
 from tagsmith.cluster.crew import Crew, Team
 from tagsmith.cluster.folder import check_output, check_same, open_folder
 from tagsmith.cluster.job import Job
-from tagsmith.cluster.maker import Setup
 
-Begin = Callable[[Setup], tuple[Team, int]]  # a team, and how many workers it may have
+Begin = Callable[[Job], tuple[Team, int]]  # a team, and how many workers it may have
 
 
 @dataclass(frozen=True)
@@ -27,26 +26,28 @@ class Summary:
 
 def run_job(
     job: Job,
-    given: Path,
     output: Path,
     begin: Begin,
     *,
-    gpu: bool = True,
     resume: bool = False,
     on_begin: Callable[[int], None] = lambda rows: None,
     on_part: Callable[[Part], None] = lambda part: None,
+    on_lost: Callable[[str], None] = lambda why: None,
 ) -> Summary:
-    """Answer every row of the job's files; `on_begin` hears how many were done before, `on_part` of each new part."""
-    there = check_output(output, given, resume=resume)
+    """Answer every row of the job's files.
+
+    `on_begin` hears how many rows were done before, `on_part` of each new part, `on_lost` why a worker ended.
+    """
+    there = check_output(output, job.root, resume=resume)
     if job.task == "reply" and job.ask.seed is None:
         job = job.seeded(there["job"]["options"]["seed"] if there else secrets.randbits(48))
     if there:
         check_same(output, job)
     if there and there.get("finished"):
         return Summary(there["rows"], there["errors"], there["parts"])
-    team, size = begin(Setup.of(job, gpu=gpu))
+    team, size = begin(job)
     try:
-        crew = Crew(team, size)
+        crew = Crew(team, size, on_lost)
         crew.start()
         with open_folder(output, job) as folder:
             on_begin(folder.rows)
