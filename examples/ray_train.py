@@ -42,7 +42,7 @@ def main() -> None:
     from ray.train.torch import TorchTrainer
 
     out = args.out.resolve()
-    ray.init(address=args.address, log_to_driver=bool(os.environ.get("LOGD")), logging_level=logging.ERROR)
+    ray.init(address=args.address, log_to_driver=False, logging_level=logging.ERROR)
     TorchTrainer(
         train,
         train_loop_config={"recipe": str(args.recipe.resolve()), "out": str(out), "changes": args.changes},

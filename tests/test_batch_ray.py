@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import write_rows
+from conftest import ray_environment, write_rows
 from tagsmith.data.readers import read_rows
 from tagsmith.errors import BatchError, ConfigError
 
@@ -23,7 +22,7 @@ def test_a_worker_and_a_node_are_killed_and_nothing_is_lost_or_doubled(tiny_bund
     path, out = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "out"
     done = subprocess.run(
         [sys.executable, SCRIPT, path, out, tiny_bundle, "10"],
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        env=ray_environment(),
         capture_output=True,
         text=True,
         check=False,

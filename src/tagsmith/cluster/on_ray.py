@@ -93,7 +93,7 @@ def _connected(address: str | None) -> Any:
     _knock(address or os.environ.get("RAY_ADDRESS"))
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as problem:
         said = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise BatchError(f"cannot reach a Ray cluster at {address or 'this machine'}: {said}") from None
     return ray
