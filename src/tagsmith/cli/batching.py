@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -62,10 +63,11 @@ def batch(  # noqa: PLR0913 - one for each option
     begin = _local(workers) if engine == "local" else _ray(workers, address, gpus)
     hush = _hushed() if engine == "ray" else nullcontext()
     try:
-        with hush, _Talk() as talk:
+        with hush, _ended_as_interrupted(), _Talk() as talk:
             done = run_job(job, output, begin, resume=resume, on_begin=talk.begin, on_part=talk.part, on_lost=talk.lost)
     except KeyboardInterrupt:
-        say(f"what is done stays in {output}; go on with --resume")
+        if output.exists():
+            say(f"what is done stays in {output}; go on with --resume")
         raise
     if done.errors:
         say(f"{done.errors:,} of {done.rows:,} rows have an error; they are in their places")
@@ -90,6 +92,20 @@ def _ray(workers: int | None, address: str | None, gpus: float) -> Begin:
         return team, workers or room
 
     return begin
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """What a scheduler sends to end a job counts as Ctrl-C, so that no worker goes on alone."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -124,8 +124,10 @@ def open_folder(path: Path, job: Job) -> Iterator[Folder]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise OutputError(f"{path} is being written by another batch; wait for it, or stop it first") from None
+        except OSError:
+            pass  # a file system without locks
         if (path / MANIFEST).exists():
             check_same(path, job)
         elif held(path):  # since it was looked at
@@ -135,7 +137,9 @@ def open_folder(path: Path, job: Job) -> Iterator[Folder]:
         clear(path)
         done = read_log(path, job)
         write_whole(path / LOG, "".join(one.line() for one in done.values()).encode())  # without lines that were cut
-        with explained(path / LOG), open(path / LOG, "ab") as log:
+        with explained(path / LOG):
+            log = open(path / LOG, "ab")  # noqa: SIM115 - closed by the next line
+        with log:
             yield Folder(path, job, log, done)
     finally:
         os.close(lock)

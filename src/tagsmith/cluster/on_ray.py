@@ -21,14 +21,15 @@ PATIENCE = 10.0  # seconds for a cluster to answer at all
 
 
 class RayTeam:
-    """Actors, each with a core and its share of a GPU; a worker is the actor's id."""
+    """Actors, each with a core and its share of a GPU; a worker is its number."""
 
     def __init__(self, setup: Setup, *, address: str | None = None, gpus: float = 0.0) -> None:
         self._ray = _connected(address)
         self.setup = setup
         self._needs = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
-        self._actors: dict[str, Any] = {}
-        self._awaited: dict[Any, str] = {}  # what each actor is doing
+        self._kind: Any = None  # of the actors
+        self._actors: dict[int, Any] = {}
+        self._awaited: dict[Any, int] = {}  # what each actor is doing
         self._hired = 0
 
     def room(self) -> int:
@@ -43,18 +44,17 @@ class RayTeam:
         places = found.get("CPU", 0)
         return max(1, int(min(places, found["GPU"] / gpus) if gpus else places))
 
-    def hire(self) -> str:
-        made = self._ray.remote(Maker).options(**self._needs).remote(self.setup)
-        name = made._actor_id.hex()
+    def hire(self) -> int:
+        self._kind = self._kind or self._ray.remote(Maker)
         self._hired += 1
-        self._actors[name] = made
-        self._awaited[made.load.remote()] = name
-        return name
+        self._actors[self._hired] = made = self._kind.options(**self._needs).remote(self.setup)
+        self._awaited[made.load.remote()] = self._hired
+        return self._hired
 
     def give(self, worker: Any, chunk: Chunk) -> None:
         self._awaited[self._actors[worker].make.remote(chunk)] = worker
 
-    def hear(self, *, wait: bool) -> list[tuple[str, Message]]:
+    def hear(self, *, wait: bool) -> list[tuple[int, Message]]:
         some = list(self._awaited)
         ready, _ = self._ray.wait(some, num_returns=1, timeout=None if wait else 0)
         if len(some) > 1 and ready:
