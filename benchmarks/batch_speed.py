@@ -160,7 +160,8 @@ def a_day(rows_per_second: float) -> dict[str, float]:
 def told(result: dict[str, Any]) -> str:
     """The part of the page that is made of the numbers."""
     lines = [
-        f"`{result['model']}`, parts of {result['part_rows']:,} rows, medians of {result['rounds']} rounds:",
+        f"`{result['model']}`, by `python benchmarks/batch_speed.py POSTS --model {result['model']} "
+        f"--parts {result['parts']} --part-rows {result['part_rows']} --rounds {result['rounds']}`:",
         "",
         "| engine, workers | rows/s (wall clock) | rows per CPU-second, all of the job | of the model alone |",
         "|---|---|---|---|",
@@ -221,6 +222,7 @@ def main() -> None:
     names = [f"{engine} {workers}" for engine, workers in cases]
     result: dict[str, Any] = {
         "model": args.model,
+        "parts": args.parts,
         "part_rows": args.part_rows,
         "rounds": args.rounds,
         "reader_rows_per_cpu_second": round(reader),

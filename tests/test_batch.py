@@ -41,7 +41,7 @@ loaded: dict[Setup, Maker] = {}
 
 
 class HereTeam:
-    """Workers that are no processes: they answer when they are listened to, and die when `fate` says so."""
+    """Workers that are no processes: they answer when they are waited for, and die when `fate` says so."""
 
     def __init__(self, setup, fate=lambda worker, chunk: None):
         if setup not in loaded:
@@ -62,9 +62,9 @@ class HereTeam:
         self.said.append((worker, self.fate(worker, chunk) or chunk))
 
     def hear(self, *, wait):
-        if not self.said:
-            assert not wait, "this would wait for ever"
+        if not wait:  # they take their time
             return []
+        assert self.said, "this would wait for ever"
         worker, message = self.said.popleft()
         return [(worker, self.maker.make(message) if isinstance(message, Chunk) else message)]
 
@@ -200,6 +200,33 @@ def test_chunks_cross_no_file_and_know_the_last(tmp_path):
     ]
     left = cut(files, "posts", {}, 2, skip_file=lambda file: file == 0, skip=lambda place: place.chunk == 0)
     assert [chunk.place for chunk in left] == [Place(2, 1, True)]
+
+
+def test_as_many_workers_as_allowed_start_side_by_side_and_few_chunks_are_held(posts, tiny_bundle):
+    team = HereTeam(Setup.of(make_job(posts, Ask(str(tiny_bundle)))))
+    real, slow, read = team.hire, [], []
+
+    def hire():
+        worker = real()
+        if worker > 1:
+            slow.append(team.said.pop())  # all but the first take long to load their model
+        return worker
+
+    def chunks():
+        for number in range(40):
+            read.append(number)
+            yield Chunk(Place(0, number), ())
+
+    team.hire = hire
+    crew = Crew(team, 5)
+    crew.start()
+    made = crew.parts(chunks())
+    first = next(made)
+    assert (first.place.chunk, team.hired, len(read)) == (0, 5, 6)  # one for each, and one more
+    team.said += slow
+    places = [part.place.chunk for part in (first, *made)]
+    assert sorted(places) == list(range(40))
+    assert team.hired == 5
 
 
 def test_workers_that_die_are_replaced_and_their_chunks_done_again(posts, tiny_bundle, tmp_path):

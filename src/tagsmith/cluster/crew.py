@@ -77,8 +77,8 @@ class Crew:
 
     @property
     def _hungry(self) -> bool:
-        """One chunk more is read than can be given away, so that it is at hand."""
-        return len(self._ahead) <= len(self._idle)
+        """A chunk is read for everybody who has none, and one more to be at hand."""
+        return len(self._ahead) <= len(self._idle) + len(self._starting)
 
     @property
     def _workers(self) -> int:
