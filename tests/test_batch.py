@@ -435,6 +435,8 @@ def test_what_may_be_asked_is_known_for_every_task():
         Ask("m", voices=("v",)).check("classify")
     with pytest.raises(ConfigError, match="one judge at most"):
         Ask("m", voices=("v", "w")).check("reply")
+    with pytest.raises(ConfigError, match="--top is 1 to 100 for models of the task hashtag, not 101"):
+        Ask("m", top=101).check("hashtag")
     with pytest.raises(ConfigError, match="at least 1 row"):
         make_job("in.jsonl", Ask("m"), part_rows=0)
 

@@ -93,6 +93,9 @@ class Ask:
                 raise ConfigError(
                     f"--{option} is for models of the task {' or '.join(others)}; {self.model} is for {task!r}"
                 )
+        most = 1000 if task in ("classify", "answer", "extract") else 100
+        if self.top is not None and not 1 <= self.top <= most:
+            raise ConfigError(f"--top is 1 to {most} for models of the task {task}, not {self.top}")
         if task == "reply" and len(self.voices) > 1:
             raise ConfigError(f"replies have one judge at most, not {len(self.voices)}; name one with --with")
 
