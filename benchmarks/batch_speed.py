@@ -195,7 +195,7 @@ def told(result: dict[str, Any]) -> str:
         f"- {day['posts_per_second']:,} / {rate} rows per CPU-second = {day['cores_all_day']} cores, all day",
         f"- {day['posts']:,} / {rate} / 3,600 = {day['core_hours']:,} core-hours: "
         f"{day['hours_on_64_cores']} hours on 64 cores",
-        f"- one reading process does {reader:,.0f} rows per CPU-second and so feeds {reader / rate:,.0f} such cores",
+        f"- one process reads and cuts {reader:,.0f} rows per CPU-second: what {reader / rate:,.0f} such cores answer",
     ]
     return "\n".join(lines)
 
