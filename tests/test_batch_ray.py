@@ -26,7 +26,7 @@ def test_a_worker_and_a_node_are_killed_and_nothing_is_lost_or_doubled(tiny_bund
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stderr.splitlines()[-1])

@@ -32,7 +32,7 @@ def test_two_processes_of_ray_train_share_the_posts_and_write_one_bundle(tiny_re
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"bundle": str(together / "bundle")}
