@@ -13,8 +13,8 @@ test: install
 	$(RUN)/python -m pytest
 
 check: install
-	$(RUN)/ruff format --check src tests benchmarks
-	$(RUN)/ruff check src tests benchmarks
+	$(RUN)/ruff format --check src tests benchmarks examples
+	$(RUN)/ruff check src tests benchmarks examples
 	$(RUN)/mypy
 	$(RUN)/python -m pytest
 

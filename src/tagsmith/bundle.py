@@ -190,6 +190,19 @@ def describe_bundle(folder: Path) -> Description:
     )
 
 
+def checksum(name: str | Path) -> str:
+    """One number for all a model's files, by what their checksums say; `load_bundle` checks those."""
+    folder = find_bundle(name)
+    config = _read_config(folder)
+    if "same_as" in config:
+        shared = checksum(folder.parent / config["same_as"])
+        return hashlib.sha256(f"{shared} {config['task']}".encode()).hexdigest()
+    try:
+        return _digest(folder / "checksums.json")
+    except OSError:
+        raise BundleError(f"{folder} is incomplete: it has no readable checksums.json; take a fresh copy") from None
+
+
 def shipped_bundles() -> list[Description]:
     """All models inside the package."""
     return [describe_bundle(path) for path in sorted(SHIPPED.glob("*")) if (path / "config.json").exists()]

@@ -5,7 +5,8 @@
     ├── DataError      a file or row that cannot be read as the records asked for
     ├── BundleError    a model folder that is missing, incomplete or damaged
     ├── OutputError    a result that cannot be written where it was asked for
-    └── TrainError     a training run that cannot start, resume or go on
+    ├── TrainError     a training run that cannot start, resume or go on
+    └── BatchError     a batch job that cannot start, resume or go on
 
 Each message says what was given, what is allowed and what to do.
 """
@@ -35,3 +36,7 @@ class OutputError(TagsmithError):
 
 class TrainError(TagsmithError):
     """A training run that cannot start, resume or go on."""
+
+
+class BatchError(TagsmithError):
+    """A batch job that cannot start, resume or go on."""

@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from tagsmith.cli.batching import batch
 from tagsmith.cli.comparing import compare
 from tagsmith.cli.reading import answer, classify, extract
 from tagsmith.cli.replying import reply
@@ -38,6 +39,7 @@ COMMANDS = (
     index,
     nearest,
     models,
+    batch,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tagsmith.cli.shared import AsJson, Field, Input, Output, answered, check_given, fields_of, with_title
+from tagsmith.cli.shared import AsJson, Field, Input, Output, check_given, fields_of, with_title
 from tagsmith.errors import ConfigError
 from tagsmith.terminal import Counter, say, show, table
 
 if TYPE_CHECKING:
-    from tagsmith.data.readers import BadRow
-    from tagsmith.data.writers import Schema
+    from tagsmith.pipelines.work import Work
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts.")]
 Passages = Annotated[list[str] | None, typer.Argument(metavar="PASSAGE", help="Passages that may have the answer.")]
@@ -36,18 +35,17 @@ def classify(  # noqa: PLR0913 - one for each option
     as_json: AsJson = False,
 ) -> int:
     """File texts under labels: each with a score that says how often such a label is right."""
-    from tagsmith.records import Labelled, Labels, labelled_of, labels_row
+    from tagsmith.pipelines.work import read
+    from tagsmith.records import Labelled
 
     check_given(texts, input, output, command="classify")
-    reader = _reader(model, "classify")
+    work = _work(model, "classify", top)
     given = [Labelled(text, title, number) for number, text in enumerate(texts or ())]
-    rows = given or _rows(labelled_of, input, with_title(field, title_field))
-    answers = answered(
-        lambda items: reader.stream(items, top=top), rows, lambda bad: Labels(id=bad.id, error=_why(bad))
-    )
+    rows = given or read(work.reads, input or "-", rename=with_title(field, title_field))
+    answers = work.answers(rows)
     if texts and _for_reading(output, as_json):
         return _show(answers, lambda item, one: [(label.label, label.score, "") for label in one.labels])
-    return _write(answers, output, "labels", labels_row, quiet=bool(texts))
+    return _write(work, answers, output, quiet=bool(texts))
 
 
 def answer(
@@ -61,19 +59,19 @@ def answer(
     as_json: AsJson = False,
 ) -> int:
     """Answer questions with a piece of a passage; none where the passage does not say."""
-    from tagsmith.records import Answers, Question, answers_row, question_of
+    from tagsmith.pipelines.work import read
+    from tagsmith.records import Question
 
     check_given(passages, input, output, command="answer")
     if passages and not question:
         raise ConfigError("a passage needs a question; give it with --question 'who ...?'")
-    reader = _reader(model, "answer")
+    work = _work(model, "answer", top)
     given = [Question(question or "", text, id=number) for number, text in enumerate(passages or ())]
-    rows = given or _rows(question_of, input, fields_of(field), need="question")
-    failed: Callable[[BadRow], Answers] = lambda bad: Answers(id=bad.id, error=_why(bad))  # noqa: E731
-    answers = answered(lambda items: reader.stream(items, top=top), rows, failed)
+    rows = given or read(work.reads, input or "-", rename=fields_of(field))
+    answers = work.answers(rows)
     if passages and _for_reading(output, as_json):
         return _show(answers, _answer_lines)
-    return _write(answers, output, "answers", answers_row, quiet=bool(passages))
+    return _write(work, answers, output, quiet=bool(passages))
 
 
 def extract(  # noqa: PLR0913
@@ -88,50 +86,38 @@ def extract(  # noqa: PLR0913
     as_json: AsJson = False,
 ) -> int:
     """Find the keyphrases that stand in documents: each with its score and its places in text and title."""
-    from tagsmith.records import Document, Tags, document_of, to_row
+    from tagsmith.pipelines.work import read
+    from tagsmith.records import Document
 
     check_given(texts, input, output, command="extract")
-    reader = _reader(model, "extract")
+    work = _work(model, "extract", top)
     given = [Document(text, title, number) for number, text in enumerate(texts or ())]
-    rows = given or _rows(document_of, input, with_title(field, title_field))
-    answers = answered(lambda items: reader.stream(items, top=top), rows, lambda bad: Tags(id=bad.id, error=_why(bad)))
+    rows = given or read(work.reads, input or "-", rename=with_title(field, title_field))
+    answers = work.answers(rows)
     if texts and _for_reading(output, as_json):
         return _show(answers, lambda item, one: [(tag.text, tag.score, f"{len(tag.spans)}x") for tag in one.tags])
-    return _write(answers, output, "phrases", to_row, quiet=bool(texts))
+    return _write(work, answers, output, quiet=bool(texts))
 
 
-def _reader(model: str, task: str) -> Any:
+def _work(model: str, task: str, top: int | None) -> Work:
     from tagsmith.pipelines.load import load_reader
+    from tagsmith.pipelines.work import read_work
 
-    return load_reader(model, task)
-
-
-def _rows(
-    make: Callable[[Any], Any], input: str | None, rename: dict[str, str], need: str | None = None
-) -> Iterator[Any]:
-    from tagsmith.data.readers import read_as
-
-    return read_as(make, input or "-", rename=rename, need=need)
-
-
-def _why(bad: BadRow) -> str:
-    return f"row {bad.number}: {bad.problem}"
+    return read_work(load_reader(model, task), top=top)
 
 
 def _for_reading(output: str, as_json: bool) -> bool:
     return output == "-" and not as_json and sys.stdout.isatty()
 
 
-def _write(
-    answers: Iterable[tuple[Any, Any]], output: str, schema: Schema, row: Callable[[Any], Any], *, quiet: bool
-) -> int:
+def _write(work: Work, answers: Iterable[tuple[Any, Any]], output: str, *, quiet: bool) -> int:
     """A row for each answer, in order."""
     from tagsmith.data.writers import RowWriter
 
     wrong = 0
-    with RowWriter(output, schema=schema) as writer, Counter("reading", quiet=quiet) as counter:
+    with RowWriter(output, schema=work.schema) as writer, Counter("reading", quiet=quiet) as counter:
         for _, one in answers:
-            writer.write(row(one))
+            writer.write(work.row(one))
             wrong += one.error is not None
             counter.add(1)
     return 1 if wrong else 0

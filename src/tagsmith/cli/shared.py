@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,10 +12,8 @@ from tagsmith.terminal import say
 
 if TYPE_CHECKING:
     from tagsmith.data.readers import BadRow
+    from tagsmith.pipelines.work import Reads
     from tagsmith.records import Document, Post
-
-Answer = TypeVar("Answer")
-Reads = Literal["posts", "documents"]
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Posts.")]
 Field = Annotated[list[str] | None, typer.Option("--field", help="Rename a field: --field text=content.")]
@@ -44,30 +42,6 @@ def given_rows(
         make: Any = Document if reads == "documents" else Post
         return [make(text, id=number) for number, text in enumerate(texts)]
     return (documents_of if reads == "documents" else posts_of)(input or "-", field)
-
-
-def answered(
-    stream: Callable[[Iterable[Any]], Iterator[tuple[Any, Answer]]],
-    rows: Iterable[Any],
-    failed: Callable[[BadRow], Answer],
-) -> Iterator[tuple[Any, Answer]]:
-    """A post or document and its answer for each row in order; rows that could not be read keep their place."""
-    from tagsmith.data.readers import BadRow
-    from tagsmith.records import Post
-
-    bad: dict[int, BadRow] = {}
-
-    def readable() -> Iterator[Any]:
-        for place, row in enumerate(rows):
-            if isinstance(row, BadRow):
-                bad[place] = row
-                yield Post("")  # keeps the place
-            else:
-                yield row
-
-    for place, (post, answer) in enumerate(stream(readable())):
-        broken = bad.pop(place, None)
-        yield post, answer if broken is None else failed(broken)
 
 
 def posts_of(path: str, field: list[str] | None) -> Iterator[Post | BadRow]:

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +16,7 @@ from tagsmith.cli.shared import (
     Field,
     Input,
     Output,
-    Reads,
     Texts,
-    answered,
     check_given,
     documents_of,
     fields_of,
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
     from tagsmith.records import Document, Post, Tags
 
 Model = Annotated[str | None, typer.Option(help="A shipped model or a folder; default: by language.")]
+Vocab = Annotated[str | None, typer.Option(help="Keep to the terms of this file, one a line (keyphrases).")]
 With = Annotated[
     list[str] | None,
     typer.Option("--with", help="A second voice: another model, or an index whose nearest posts lend their tags."),
@@ -49,41 +47,35 @@ def tag(  # noqa: PLR0913 - one for each option
     output: Output = "-",
     top: Annotated[int | None, typer.Option(min=1, max=100, help="Tags for each post, at most.")] = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also the segments the model selected.")] = False,
-    vocab: Annotated[str | None, typer.Option(help="Keep to the terms of this file, one a line (keyphrases).")] = None,
+    vocab: Vocab = None,
     missing: Annotated[str | None, typer.Option(help="Where to write frequent suggestions that --vocab lacks.")] = None,
     field: Field = None,
     as_json: AsJson = False,
     as_table: Annotated[bool, typer.Option("--table", help="For reading, also when piped.")] = False,
 ) -> int:
     """Suggest hashtags for posts, keyphrases for documents: each with its score, and where it stands in the text."""
-    from tagsmith.data.writers import RowWriter, Schema
-    from tagsmith.records import Tags, to_row
+    from tagsmith.data.writers import RowWriter
+    from tagsmith.pipelines.work import tag_work, tagger_for
 
     if as_table and (as_json or output != "-"):
         raise ConfigError("--table is for reading here; leave out --json and --output, or --table")
     check_given(texts, input, output, command="tag")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # little to gain, and every thread has memory of its own
-    tagger = _tagger(model, voices or ())
-    reads: Reads = getattr(tagger, "reads", "posts")
+    tagger = tagger_for(model, voices or ())
     counted = None
-    find: Any = lambda given: tagger.stream(given, top=top, evidence=evidence)  # noqa: E731
+    work = tag_work(tagger, top=top, evidence=evidence)
     if vocab is not None or missing is not None:
         find, counted = _bound(tagger, vocab, missing, top)
-    rows = given_rows(texts, input, field, reads=reads)
-    answers = answered(
-        find,
-        rows,
-        lambda bad: Tags(id=bad.id, error=f"row {bad.number}: {bad.problem}"),
-    )
+        work = tag_work(tagger, stream=find)
+    answers = work.answers(given_rows(texts, input, field, reads=work.reads))
     wrong = 0
     if as_table or (texts and output == "-" and not as_json and sys.stdout.isatty()):
-        wrong = _show_tags(answers, mark="" if reads == "documents" else "#")
+        wrong = _show_tags(answers, mark="" if work.reads == "documents" else "#")
         _write_missing(counted, missing)
         return wrong
-    schema: Schema = "phrases" if reads == "documents" else "segments" if evidence else "tags"
-    with RowWriter(output, schema=schema) as writer, Counter("tagging", quiet=bool(texts)) as counter:
+    with RowWriter(output, schema=work.schema) as writer, Counter("tagging", quiet=bool(texts)) as counter:
         for _, answer in answers:
-            writer.write(to_row(answer))
+            writer.write(work.row(answer))
             wrong += answer.error is not None
             counter.add(1)
     _write_missing(counted, missing)
@@ -108,6 +100,8 @@ def evaluate(
     from tagsmith.data.readers import good
     from tagsmith.pipelines.evaluate import evaluate_tagger
     from tagsmith.pipelines.evaluate_documents import evaluate_documents
+    from tagsmith.pipelines.work import read as read_records
+    from tagsmith.pipelines.work import tagger_for
 
     bad: list[BadRow] = []
     measure: Any
@@ -119,12 +113,12 @@ def evaluate(
     elif beam is not None:
         raise ConfigError(f"--beam is for models that reply; {model} does not")
     elif (reader := None if voices else _reader(model)) is not None:
-        rows = good(_rows_for(reader, file, field), bad.append)
+        rows = good(read_records(reader.reads, file, rename=fields_of(field)), bad.append)
         with Counter("scoring") as counter:
             scores = _evaluate_reader(reader, counter.watch(islice(rows, limit)), file)
         return _show_measured(scores, bad, as_json)
     else:
-        tagger = _tagger(model, voices or ())
+        tagger = tagger_for(model, voices or ())
         if getattr(tagger, "reads", "posts") == "documents":
             read, fields = documents_of, "'abstract' (or 'text') and 'keyphrases'"
             measure = partial(evaluate_documents, tagger)
@@ -156,14 +150,6 @@ def _reader(model: str) -> Any:
     return load(model) if describe_bundle(find_bundle(model)).task in READERS else None
 
 
-def _rows_for(reader: Any, file: str, field: list[str] | None) -> Iterable[Any]:
-    from tagsmith.data.readers import read_as
-    from tagsmith.records import document_of, labelled_of, question_of
-
-    makers: dict[str, Any] = {"labelled": labelled_of, "questions": question_of, "documents": document_of}
-    return read_as(makers[reader.reads], file, rename=fields_of(field))
-
-
 def _evaluate_reader(reader: Any, rows: Iterable[Any], file: str) -> dict[str, Any]:
     from tagsmith.pipelines.evaluate_reading import FIELDS, evaluate_reader
 
@@ -193,38 +179,17 @@ def models(as_json: AsJson = False) -> int:
     return 0
 
 
-def _tagger(model: str | None, voices: Iterable[str]) -> Any:
-    """The tagger asked for, with its other voices."""
-    if model is None and not voices:
-        from tagsmith.pipelines.auto import AutoTagger
-
-        return AutoTagger()
-    from tagsmith.pipelines.load import load_tagger
-
-    if model is None:
-        raise ConfigError("--with adds a voice to a model; name that model with --model")
-    first = load_tagger(model)
-    if not voices:
-        return first
-    from tagsmith.pipelines.merge import MergedTagger
-
-    return MergedTagger(first, [_voice(name) for name in voices])
-
-
 def _bound(tagger: Any, vocab: str | None, missing: str | None, top: int | None) -> tuple[Any, Any]:
     """How to find tags within a list of terms, and the count of what it lacks where asked for."""
     from tagsmith.pipelines.missing import Missing, stream_beside
-    from tagsmith.text.term_list import read_terms
+    from tagsmith.pipelines.work import within
 
     if vocab is None:
         raise ConfigError("--missing tells what a list of terms lacks; name the list with --vocab")
-    if not hasattr(tagger, "within"):
-        raise ConfigError("--vocab is for models that write keyphrases; take --model keyphrase-en")
-    terms = read_terms(vocab)
+    bound, terms = within(tagger, vocab)
     for count, what in ((terms.repeated, "say what an earlier one says"), (terms.too_long, "are too long")):
         if count:
             say(f"{vocab}: {count:,} terms left out, they {what}")
-    bound = tagger.within(terms)
     if missing is None:
         return lambda given: bound.stream(given, top=top), None
     counted = Missing(terms)
@@ -241,17 +206,6 @@ def _write_missing(counted: Any, path: str | None) -> None:
         for text, documents in counted.frequent():
             writer.write({"text": text, "documents": documents})
     say(f"{path}: {len(counted.frequent()):,} phrases that two documents or more would have got")
-
-
-def _voice(name: str) -> Any:
-    """A model, or the tags of near posts."""
-    from tagsmith.pipelines.load import load_tagger
-    from tagsmith.pipelines.merge import Neighbours
-    from tagsmith.pipelines.near import open_index
-
-    if (Path(name) / "index.json").exists():
-        return Neighbours(open_index(name))
-    return load_tagger(name)
 
 
 def _show_tags(answers: Iterable[tuple[Post | Document, Tags]], *, mark: str) -> int:

@@ -15,7 +15,6 @@ from tagsmith.cli.shared import (
     Input,
     Output,
     Texts,
-    answered,
     check_given,
     given_rows,
     posts_of,
@@ -39,12 +38,12 @@ def embed(
     """Turn posts into vectors of length 1: near posts have near vectors."""
     from tagsmith.data.arrays import vector_writer
     from tagsmith.pipelines.embed import Embedder
-    from tagsmith.records import Vector
+    from tagsmith.pipelines.work import embed_work
 
     check_given(texts, input, output, command="embed")
     rows = given_rows(texts, input, field)
     embedder = Embedder.load(model)
-    answers = answered(embedder.stream, rows, lambda bad: Vector(id=bad.id, error=f"row {bad.number}: {bad.problem}"))
+    answers = embed_work(embedder).answers(rows)
     wrong = 0
     with vector_writer(output, embedder.width) as writer, Counter("embedding", quiet=bool(texts)) as counter:
         for _, answer in answers:
@@ -92,6 +91,7 @@ def nearest(  # noqa: PLR0913 - one for each option
     """The nearest posts of an index."""
     from tagsmith.data.writers import RowWriter
     from tagsmith.pipelines.near import Near, near_row, near_stream, open_index
+    from tagsmith.pipelines.work import answered
 
     check_given(texts, input, output, command="nearest")
     rows = given_rows(texts, input, field)
