@@ -546,7 +546,8 @@ def test_the_model_of_a_language_is_taken(run_cli, reply_bundle, tmp_path, monke
 
 
 def test_own_pairs_train_a_model(run_cli, tmp_path):
-    data = write_rows(tmp_path / "pairs.jsonl", [{"query": pair.query, "response": pair.responses[0]} for pair in PAIRS])
+    rows = [{"query": pair.query, "response": pair.responses[0]} for pair in PAIRS]
+    data = write_rows(tmp_path / "pairs.jsonl", rows)
     small = [f"--set=model.{name}" for name in ("width=16", "heads=2", "inner=32", "layers=1")]
     settings = [*small, "--set=tokeniser.size=300", "--set=train.epochs=1", "--set=batches.tokens=400"]
     code, out, _ = run_cli("train", "--task", "reply", "--data", str(data), "--out", str(tmp_path / "own"), *settings)
