@@ -2,7 +2,11 @@
 
     python benchmarks/model_card.py hashtag-en --quality results.jsonl --speed speed.json
 
-`--quality` has lines of `hashtag_quality.py`, `--speed` is the result of `hashtag_speed.py`.
+| | `--quality` has lines of | `--speed` is the result of |
+|---|---|---|
+| hashtag-en, hashtag-zh | `hashtag_quality.py` | `hashtag_speed.py` |
+| tags-en | `rank_table.py` | `rank_speed.py` |
+| embed-en | `embed_quality.py` | `rank_speed.py` of tags-en, whose weights it shares |
 """
 
 from __future__ import annotations
@@ -10,17 +14,21 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import tagsmith
 from tagsmith.bundle import SHIPPED, annotate_bundle, describe_bundle
 
+TWEETS = (
+    "Tweets of members of the US Congress and public accounts, finance, crises (congresstweets, stocknet, "
+    "CrisisLex, datastories: MIT); everyday tweets, community titles, quotes, recipes, questions, talks, videos, "
+    "films and art (tweeteval, reddit-top-2.5-million: public domain, TAKG and CMKP: MIT, tategallery and "
+    "tidytuesday: CC0, and smaller public collections, mostly without a stated licence)."
+)
 ABOUT = {
     "hashtag-en": {
         "text": "Hashtags for English posts: everyday posts, titles and questions as well as public affairs.",
-        "data": "Tweets of members of the US Congress and public accounts, finance, crises (congresstweets, stocknet, "
-        "CrisisLex, datastories: MIT); everyday tweets, community titles, quotes, recipes, questions, talks, videos, "
-        "films and art (tweeteval, reddit-top-2.5-million: public domain, TAKG and CMKP: MIT, tategallery and "
-        "tidytuesday: CC0, and smaller public collections, mostly without a stated licence).",
+        "data": TWEETS,
         "recipe": "recipes/hashtag/hashtag-en.toml",
         "limits": "It knows the tags of 2011-2023 best and writes few it has not seen. Posts of one or two words get a "
         "guess. Tags follow their authors: opinions in the training posts are in the tags too.",
@@ -32,7 +40,30 @@ ABOUT = {
         "recipe": "recipes/hashtag/hashtag-zh.toml",
         "limits": "Tags of news items are short headlines it writes itself: check names and numbers in the post.",
     },
+    "tags-en": {
+        "text": "Known tags for English posts, ranked; its scores are chances, so few are shown where it is unsure.",
+        "data": TWEETS,
+        "recipe": "recipes/rank/tags-en.toml",
+        "limits": "It never writes a tag it does not know; `tagsmith learn` teaches it new ones from a few posts each. "
+        "Tags follow their authors: opinions in the training posts are in the tags too.",
+    },
+    "embed-en": {
+        "text": "English posts as vectors of 256 numbers, near where people would give the same tags. Its weights are "
+        "those of `tags-en`, which lies beside it.",
+        "data": TWEETS,
+        "recipe": "recipes/rank/tags-en.toml",
+        "limits": "Near means filed alike, not said alike: for paraphrases take a sentence encoder.",
+    },
 }
+
+
+class Card(NamedTuple):
+    """What one kind of model adds to its card."""
+
+    script: str  # that measured the speed
+    per_second: float
+    score: dict[str, float]
+    text: str
 
 
 def quality_table(lines: list[dict[str, object]]) -> str:
@@ -49,6 +80,26 @@ def quality_table(lines: list[dict[str, object]]) -> str:
     return "\n".join(rows)
 
 
+def rank_table(lines: list[dict[str, Any]], name: str) -> str:
+    """One row for each part of each test file."""
+    rows = ["| test | posts | P@1 | R@10 | mean rank |", "|---|---|---|---|---|"]
+    for line in lines:
+        if line["system"] == name:
+            for part, scores in {"all": line, **line.get("parts", {})}.items():
+                cells = f"{100 * scores['p@1']:.1f} | {100 * scores['r@10']:.1f} | {scores['mean_rank']:.0f}"
+                rows.append(f"| {line['test']}, {part} | {scores['n']:,} | {cells} |")
+    return "\n".join(rows)
+
+
+def vector_table(result: dict[str, Any]) -> str:
+    """The model beside the encoder most people take."""
+    rows = ["| vectors | AUC | same tag among 10 nearest | any of 10 | posts per CPU-second |", "|---|---|---|---|---|"]
+    for name, row in result["systems"].items():
+        cells = (f"{row['auc']:.3f}", f"{100 * row['share_of_10']:.1f} %", f"{100 * row['any_of_10']:.1f} %")
+        rows.append(f"| {name} | {' | '.join(cells)} | {row['posts_per_cpu_second']:,.0f} |")
+    return "\n".join(rows)
+
+
 def examples(name: str) -> str:
     """Thirty posts and the tags the model gives them, whatever they are."""
     file = Path(tagsmith.__file__).parent / "samples" / f"everyday-{name.split('-')[1]}.txt"
@@ -60,44 +111,91 @@ def examples(name: str) -> str:
     return "\n".join(rows)
 
 
+def hashtag_card(name: str, quality: Path, speed: Path) -> Card:
+    """Of a model that writes tags."""
+    own = [line for line in _lines(quality) if line["system"] == f"tagsmith:{name}"]
+    score = {f"{line['test']} f1@1": round(line["f1@1"], 4) for line in own}
+    score |= {f"{line['test']} rouge1": round(line["rouge1"], 4) for line in own}
+    per_second = _json(speed)["posts_per_cpu_second"][f"tagsmith {name}"]
+    text = f"""Percent, on posts not trained on (`benchmarks/hashtag_quality.py tagsmith:{name}`). F1@5 is of the
+tags it returns by itself, at most five; the column beside it of its first five.
+
+{quality_table(own)}
+
+## Thirty posts, unpicked
+
+{examples(name)}
+"""
+    return Card("hashtag_speed.py", per_second, score, text)
+
+
+def rank_card(name: str, quality: Path, speed: Path) -> Card:
+    """Of a model that ranks known tags."""
+    own = [line for line in _lines(quality) if line["system"] == name]
+    score = {f"{line['test']} p@1": round(line["p@1"], 4) for line in own}
+    per_second = _json(speed)["posts_per_cpu_second"][f"{name} tag"]
+    labels = len(json.loads((SHIPPED / name / "labels.json").read_text(encoding="utf-8")))
+    text = f"""It knows {labels:,} tags. Percent, on posts not trained on (`benchmarks/rank_table.py {name}`); RW and
+FW are the 2,000 posts with most and with fewest words outside the 20,000 most frequent.
+
+{rank_table(own, name)}
+
+## Thirty posts, unpicked
+
+{examples(name)}
+"""
+    return Card("rank_speed.py", per_second, score, text)
+
+
+def vector_card(name: str, quality: Path, speed: Path) -> Card:
+    """Of a model that makes vectors."""
+    result = _json(quality)
+    score = {"auc of a shared tag": round(result["systems"][name]["auc"], 4)}
+    per_second = _json(speed)["posts_per_cpu_second"]["tags-en embed"]
+    text = f"""On {result["posts"]:,} posts not trained on (`benchmarks/embed_quality.py {name}`): how often a pair of
+posts that share a tag is nearer than a pair that do not, and which share of a post's ten nearest has one of its tags
+(at best {100 * result["best_share_of_10"]:.1f} %, by chance {100 * result["chance_share_of_10"]:.1f} %).
+
+{vector_table(result)}
+"""
+    return Card("rank_speed.py", per_second, score, text)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(ABOUT))
     parser.add_argument("--quality", type=Path, required=True)
     parser.add_argument("--speed", type=Path, required=True)
     args = parser.parse_args()
     about, folder = ABOUT[args.name], SHIPPED / args.name
-    lines = [json.loads(line) for line in args.quality.read_text(encoding="utf-8").splitlines()]
-    own = [line for line in lines if line["system"] == f"tagsmith:{args.name}"]
-    speed = json.loads(args.speed.read_text(encoding="utf-8"))
-    per_second = speed["posts_per_cpu_second"][f"tagsmith {args.name}"]
     described = describe_bundle(folder)
+    made = CARDS[described.task](args.name, args.quality, args.speed)
     card = f"""# {args.name}
 
 {about["text"]}
 
 - **Trained on:** {about["data"]}
 - **Made by:** `tagsmith train {about["recipe"]}`; weights are int8 rows with fp16 scales.
-- **Speed:** {per_second} posts per CPU-second on one core, {described.megabytes} MB on disk
-  (`benchmarks/hashtag_speed.py`; processors differ, compare ratios).
+- **Speed:** {made.per_second} posts per CPU-second on one core, {described.megabytes} MB on disk
+  (`benchmarks/{made.script}`; processors differ, compare ratios).
 - **Licence:** Apache-2.0 for the weights; the texts they were trained on stay with their authors and are not included.
 - **Limits:** {about["limits"]}
 
 ## Quality
 
-Percent, on posts not trained on (`benchmarks/hashtag_quality.py tagsmith:{args.name}`). F1@5 is of the tags it
-returns by itself, at most five; the column beside it of its first five.
+{made.text}"""
+    annotate_bundle(folder, card=card, measured={"score": made.score, "posts_per_cpu_second": made.per_second})
 
-{quality_table(own)}
 
-## Thirty posts, unpicked
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-{examples(args.name)}
-"""
-    score = {f"{line['test']} f1@1": round(line["f1@1"], 4) for line in own}
-    score |= {f"{line['test']} rouge1": round(line["rouge1"], 4) for line in own}
-    annotate_bundle(folder, card=card, measured={"score": score, "posts_per_cpu_second": per_second})
 
+def _json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+CARDS = {"hashtag": hashtag_card, "rank": rank_card, "embed": vector_card}
 
 if __name__ == "__main__":
     main()
