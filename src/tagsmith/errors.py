@@ -5,6 +5,7 @@
     ├── DataError      a file or row that cannot be read as the records asked for
     ├── BundleError    a model folder that is missing, incomplete or damaged
     ├── OutputError    a result that cannot be written where it was asked for
+    ├── ServiceError   a service that cannot start, or a request that it does not answer
     └── TrainError     a training run that cannot start, resume or go on
 
 Each message says what was given, what is allowed and what to do.
@@ -31,6 +32,10 @@ class BundleError(TagsmithError):
 
 class OutputError(TagsmithError):
     """A result that cannot be written where it was asked for."""
+
+
+class ServiceError(TagsmithError):
+    """A service that cannot start, or a request that it does not answer."""
 
 
 class TrainError(TagsmithError):

@@ -10,6 +10,7 @@ import typer
 from tagsmith.cli.comparing import compare
 from tagsmith.cli.reading import answer, classify, extract
 from tagsmith.cli.replying import reply
+from tagsmith.cli.serving import serve
 from tagsmith.cli.tagging import evaluate, models, tag
 from tagsmith.cli.training import forget, learn, train
 from tagsmith.cli.vectors import embed, index, nearest
@@ -38,6 +39,7 @@ COMMANDS = (
     index,
     nearest,
     models,
+    serve,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -110,13 +110,17 @@ class Tagger:
         self, posts: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> list[Tags]:
         """Tags for each post; `top` is the most to return, `evidence` adds the segments the model selected."""
-        return run(_TagRun(self, self.asked(top), evidence), [as_post(post) for post in posts])
+        return run(self.stages(top=top, evidence=evidence), [as_post(post) for post in posts])
 
     def stream(
         self, posts: Iterable[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> Iterator[tuple[Post, Tags]]:
         """The same for any number of posts, in bounded memory."""
-        return stream(_TagRun(self, self.asked(top), evidence), map(as_post, posts))
+        return stream(self.stages(top=top, evidence=evidence), map(as_post, posts))
+
+    def stages(self, *, top: int | None = None, evidence: bool = False) -> _TagRun:
+        """The three stages of `tag`, for those who run them by themselves."""
+        return _TagRun(self, self.asked(top), evidence)
 
     def rank(self, posts: Sequence[Post], *, top: int = 10, evidence: bool = False) -> list[Raw]:
         """What the model found, before anything is cut or spelled: for measuring and merging."""
@@ -179,6 +183,9 @@ class _TagRun:
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.ids) // 8)
+
+    def tokens(self, ready: Ready) -> int:
+        return len(ready.ids)
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[Raw]:
