@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,11 +59,12 @@ class Desk:
         return how_to_load(route, list(self.models))
 
     async def warm_up(self) -> None:
-        """A first text through every model, so that the first client does not pay for it."""
+        """A first text through every model, so that the first client does not pay for it; narrow limits may refuse it."""
         for route in TASKS:
             for model in self.of_route(route):
                 name = None if route == "nearest" else model.name
-                await self.answer(route, [FIRST[route]], TASKS[route].parameters(model=name))
+                with suppress(RefusedError):
+                    await self.answer(route, [FIRST[route]], TASKS[route].parameters(model=name))
 
     async def rows(self, route: str, body: Mapping[str, Any]) -> tuple[Any, Result]:
         """The rows for `{"inputs", "parameters"}`: a list for a list, an object for one input."""

@@ -73,11 +73,11 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(app: Any, *, grace: float, on_ready: Callable[[], None]) -> Server:
+def make_server(app: Any, *, grace: float, on_ready: Callable[[], None], logs: Any = LOGGING) -> Server:
     """A server of the application; `grace` seconds are left to what is under way when it is told to stop."""
     config = uvicorn.Config(
         app,
-        log_config=LOGGING,
+        log_config=logs,
         access_log=False,  # the gate writes a line for each request
         server_header=False,
         date_header=True,
