@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tagsmith.config import from_dict, nearest
 from tagsmith.errors import ConfigError, DataError
 from tagsmith.pipelines.near import NearStages, near_row
+from tagsmith.pipelines.tag import Tagger
 from tagsmith.records import (
     Document,
     Labelled,
@@ -31,6 +32,7 @@ from tagsmith.records import (
 from tagsmith.service.refused import bad_input, too_long
 
 MOST = 100  # answers of one text
+GRAIN = 32  # tokens by which posts are padded: most are of one shape then, and share passes
 CHANCE_SECONDS = 0.25  # how long requests without a seed share one, so that they can share passes
 
 
@@ -176,6 +178,8 @@ def stages_of(pipeline: Any, route: str, asked: Any) -> Any:
     options = {name: value for name, value in vars(asked).items() if name != "model"}
     if route == "nearest":
         return NearStages(pipeline, top=options["top"] or 10)
+    if isinstance(pipeline, Tagger):
+        options["grain"] = GRAIN
     if "block" in options:
         options["block"] = options["block"] or None
     try:
