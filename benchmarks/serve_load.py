@@ -44,22 +44,50 @@ def start_service(model: str, threads: int) -> tuple[subprocess.Popen[str], str]
     return process, json.loads(process.stdout.readline())["serving"]
 
 
+class Connection:
+    """One kept connection; no library between, as the clients share the machine with the service."""
+
+    def __init__(self, url: str) -> None:
+        self.host, port = url.removeprefix("http://").split(":")
+        self.port = int(port)
+        self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, text: str) -> int:
+        """Ask for the tags of one post; returns the status."""
+        if self.streams is None:
+            self.streams = await asyncio.open_connection(self.host, self.port)
+        reader, writer = self.streams
+        body = json.dumps({"inputs": text}).encode()
+        head = f"POST /tag HTTP/1.1\r\nHost: {self.host}\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        await reader.readexactly(int(head.partition("content-length: ")[2].split("\r")[0]))
+        return int(head.split()[1])
+
+    def close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+
+
+def check(status: int) -> None:
+    if status not in (200, 429):
+        raise SystemExit(f"the service answered {status}")
+
+
 async def _closed(url: str, posts: Sequence[str], clients: int, seconds: float) -> list[float]:
     """Seconds of every request; each client asks again as soon as it is answered."""
     taken: list[float] = []
     end = time.perf_counter() + seconds
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as client:
 
-        async def ask(number: int) -> None:
-            turn = number
-            while (now := time.perf_counter()) < end:
-                response = await client.post("/tag", json={"inputs": posts[turn % len(posts)]})
-                response.raise_for_status()
-                taken.append(time.perf_counter() - now)
-                turn += clients
+    async def ask(turn: int) -> None:
+        connection = Connection(url)
+        while (now := time.perf_counter()) < end:
+            check(await connection.post(posts[turn % len(posts)]))
+            taken.append(time.perf_counter() - now)
+            turn += clients
+        connection.close()
 
-        await asyncio.gather(*map(ask, range(clients)))
+    await asyncio.gather(*map(ask, range(clients)))
     return taken
 
 
@@ -68,25 +96,27 @@ async def _open(url: str, posts: Sequence[str], rate: float, seconds: float) -> 
     taken: list[float] = []
     refused = 0
     chance = random.Random(7)
-    limits = httpx.Limits(max_connections=2 * BEYOND, max_keepalive_connections=2 * BEYOND)
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as client:
+    free: list[Connection] = []
 
-        async def ask(text: str, due: float) -> None:
-            nonlocal refused
-            response = await client.post("/tag", json={"inputs": text})
-            if response.status_code == 429:
-                refused += 1
-            else:
-                response.raise_for_status()
-                taken.append(time.perf_counter() - due)
+    async def ask(text: str, due: float) -> None:
+        nonlocal refused
+        connection = free.pop() if free else Connection(url)
+        status = await connection.post(text)
+        free.append(connection)
+        check(status)
+        if status == 429:
+            refused += 1
+        else:
+            taken.append(time.perf_counter() - due)
 
-        start = due = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for number in range(round(rate * seconds)):
-                due += chance.expovariate(rate)
-                await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                group.create_task(ask(posts[number % len(posts)], due))
-            assert due > start
+    due = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(round(rate * seconds)):
+            due += chance.expovariate(rate)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            group.create_task(ask(posts[number % len(posts)], due))
+    for connection in free:
+        connection.close()
     return taken, refused
 
 

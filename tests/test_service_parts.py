@@ -34,10 +34,19 @@ def test_a_text_waits_for_company_and_no_longer():
     assert waiting.due_in(0.0) is None
     waiting.add(ONE, piece("x", 5.0))
     waiting.add(ONE, piece("y", 5.5))
-    assert waiting.take(5.9) is None
-    assert waiting.due_in(5.9) == pytest.approx(0.1)
-    assert names(waiting.take(6.0)) == ["x", "y"]
+    assert waiting.take(6.4) is None
+    assert waiting.due_in(6.4) == pytest.approx(0.1)
+    assert names(waiting.take(6.5)) == ["x", "y"]
     assert waiting.take(9.0) is None
+
+
+def test_a_free_model_does_not_wait_for_ever_while_others_join():
+    waiting = Waiting(tokens=1000, wait=1.0)
+    for number in range(9):
+        waiting.add(ONE, piece(str(number), 5.0 + number / 2, batch=100))
+    assert waiting.take(9.4, free=5.5) is None  # the last came half a moment ago, the model is free for less than four
+    assert waiting.due_in(9.4, free=5.5) == pytest.approx(0.1)
+    assert len(waiting.take(9.4, free=5.3)[1]) == 9
 
 
 def test_in_a_hurry_nobody_waits():

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from tagsmith.service.waiting import Group, Piece, Waiting
 
 log = logging.getLogger(__name__)
 TEXT_THREADS = 2
+FEW = 4  # texts whose text work takes less than handing it to a thread
 RECENT = 0.2  # share of the last pass in the remembered speed
 
 
@@ -120,8 +121,7 @@ class Engine:
         try:
             async with asyncio.timeout(self.limits.timeout):
                 tokens = await self._run(lane, asked, job, items)
-                loop = asyncio.get_running_loop()
-                return Answered(await loop.run_in_executor(self._text, stages.finish, items, job.raws), tokens)
+                return Answered(await self._text_work(stages.finish, items, job.raws), tokens)
         except TimeoutError:
             why = f"no answer within {self.limits.timeout:g} s; send fewer texts, or ask again later"
             raise RefusedError(503, "timeout", why, retry_after=self._retry_after()) from None
@@ -131,7 +131,7 @@ class Engine:
 
     async def _run(self, lane: str, asked: Hashable, job: Job, items: Sequence[Any]) -> int:
         """Prepare, queue and wait for the last pass; returns the number of tokens."""
-        ready = await asyncio.get_running_loop().run_in_executor(self._text, job.stages.prepare, items)
+        ready = await self._text_work(job.stages.prepare, items)
         now = time.monotonic()
         pieces = [
             Piece(job, place, one, job.stages.tokens(one), now) for place, one in enumerate(ready) if one is not None
@@ -145,6 +145,12 @@ class Engine:
             self._some.notify()
         await job.done
         return sum(piece.tokens for piece in pieces)
+
+    async def _text_work(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Any:
+        """Beside the model's thread either way: here if it is little, else on a thread of its own."""
+        if len(items) <= FEW:
+            return work(items, *more)
+        return await asyncio.get_running_loop().run_in_executor(self._text, work, items, *more)
 
     def _admit(self, count: int) -> None:
         if self._closing:
@@ -175,12 +181,13 @@ class Engine:
             self._meter.passed(group.lane, texts=len(pieces), tokens=tokens, seconds=seconds)
 
     def _next(self) -> tuple[Group, list[Piece]] | None:
+        free = time.monotonic()
         with self._some:
             while True:
-                taken = self._waiting.take(time.monotonic(), hurry=self._closing)
+                taken = self._waiting.take(time.monotonic(), free=free, hurry=self._closing)
                 if taken is not None or self._over:
                     return taken
-                self._some.wait(self._waiting.due_in(time.monotonic()))
+                self._some.wait(self._waiting.due_in(time.monotonic(), free=free))
 
     def _pass(self, pieces: Sequence[Piece]) -> None:
         """One pass; where it fails, each text by itself, so that a text that breaks the model breaks no other's."""

@@ -17,7 +17,7 @@ class Limits:
     characters: int = 20_000  # of one text, its title or question among them
     body: int = 4_000_000  # bytes of one request
     queue: int = 1024  # texts taken and not answered yet
-    wait: float = 0.005  # seconds that a text waits for others to share its pass
+    wait: float = 0.005  # seconds without another text after which a pass begins
     tokens: int = 16_384  # of one pass, padding among them
     timeout: float = 30.0  # seconds for one request
 

@@ -1,8 +1,9 @@
 """Texts that wait for a pass of their model: who goes next, and with whom.
 
 Only texts of one pipeline, one set of parameters and one padded shape share a pass, so that a text's answer never
-depends on its neighbours. The group whose first text has waited longest goes next, as soon as it is full or has waited
-long enough: nobody starves, and while the model is busy the groups fill by themselves.
+depends on its neighbours. The group whose first text has waited longest goes next, so nobody starves, as soon as it is
+full, or nobody has joined it for a moment, or the model has been free for a few moments. Those who were just answered
+often ask again at once: to let them join makes fuller passes, which is what a model is fast at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+
+MOMENTS = 4  # that a free model waits, at most, for a group that others keep joining
 
 
 class Group(NamedTuple):
@@ -47,10 +51,13 @@ class Waiting:
         """One more text."""
         self._groups.setdefault(group, deque()).append(piece)
 
-    def take(self, now: float, *, hurry: bool = False) -> tuple[Group, list[Piece]] | None:
-        """The texts of the next pass, if there is one now; in a `hurry` nobody waits for company."""
+    def take(self, now: float, *, free: float = 0.0, hurry: bool = False) -> tuple[Group, list[Piece]] | None:
+        """The texts of the next pass, if there is one now; the model is free since `free`.
+
+        In a `hurry` nobody waits for company.
+        """
         self._forget_dropped()
-        due = [group for group, pieces in self._groups.items() if hurry or self._is_due(pieces, now)]
+        due = [group for group, pieces in self._groups.items() if hurry or self._due(pieces, free) <= now]
         if not due:
             return None
         group = min(due, key=lambda one: self._groups[one][0].since)
@@ -60,15 +67,17 @@ class Waiting:
             del self._groups[group]
         return group, taken
 
-    def due_in(self, now: float) -> float | None:
+    def due_in(self, now: float, *, free: float = 0.0) -> float | None:
         """Seconds until somebody has waited long enough; None: nobody waits."""
-        firsts = [pieces[0].since for pieces in self._groups.values()]
-        return max(0.0, min(firsts) + self._wait - now) if firsts else None
+        moments = [self._due(pieces, free) for pieces in self._groups.values()]
+        return max(0.0, min(moments) - now) if moments else None
 
-    def _is_due(self, pieces: deque[Piece], now: float) -> bool:
+    def _due(self, pieces: deque[Piece], free: float) -> float:
+        """When a group goes at the latest, if nobody joins it."""
         fitting = self._fitting(pieces)
-        full = fitting < len(pieces) or fitting == pieces[0].job.stages.batch
-        return full or now - pieces[0].since >= self._wait
+        if fitting < len(pieces) or fitting == pieces[0].job.stages.batch:
+            return free  # full
+        return min(pieces[-1].since + self._wait, max(pieces[0].since, free) + MOMENTS * self._wait)
 
     def _fitting(self, pieces: deque[Piece]) -> int:
         """How many of the first pieces fit one pass: at least one."""
