@@ -174,7 +174,7 @@ _loop: Loop | None = None
 
 def looped(model: str, threads: int, posts: Sequence[str], seconds: float) -> dict[str, float]:
     """Runs in the loop's process, which keeps its pipeline."""
-    global _loop  # noqa: PLW0603 - one for each process
+    global _loop
     _loop = _loop or Loop(model, threads)
     return _loop.run(posts, seconds)
 
@@ -200,8 +200,7 @@ def measure(args: argparse.Namespace, url: str, posts: Sequence[str]) -> dict[st
             share: clients.submit(opened, url, posts, share * most, 2 * args.seconds).result() for share in SHARES
         }
     times = [
-        many["posts_per_second"] / one["posts_per_second"]
-        for one, many in zip(one_by_one, by_clients[32], strict=True)
+        many["posts_per_second"] / one["posts_per_second"] for one, many in zip(one_by_one, by_clients[32], strict=True)
     ]
     return {
         "loop": medians(one_by_one),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +35,13 @@ def serving(pipelines: dict[str, Any], *, grace: float = 30, **options: Any) -> 
         thread.join(PATIENCE)
         bound.close()
         assert not thread.is_alive(), "the service did not stop"
+
+
+def until_gone(client: httpx.Client) -> None:
+    """Until nobody listens there."""
+    with suppress(httpx.TransportError):
+        while True:
+            httpx.get(f"{client.base_url}/health", trust_env=False)
 
 
 class Told:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from conftest import NO_BROWSER, find_chromium, sample_rows
-from serving import Told, serving
+from serving import Told, serving, until_gone
 from tagsmith.pipelines.embed import Embedder
 from tagsmith.pipelines.index import PostIndex, build_index
 from tagsmith.pipelines.load import load
@@ -192,11 +192,7 @@ def test_when_the_service_goes_away_the_page_says_so(open_page):
         page.get_by_label("Your post").fill("one two")
         assert tags_of(page) == ["#one", "#two"]
         server.should_exit = True
-        while True:  # until nobody listens
-            try:
-                httpx.get(f"{client.base_url}/health", trust_env=False)
-            except httpx.TransportError:
-                break
+        until_gone(client)
     page.get_by_label("Your post").fill("three")
     page.get_by_role("alert").get_by_text("The service does not answer").wait_for()
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
+import re
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 import torch
 
 from conftest import sample_documents, sample_labelled, sample_pairs, sample_questions, sample_rows
-from serving import PATIENCE, Told, serving
+from serving import PATIENCE, Told, serving, until_gone
 from tagsmith.bundle import load_bundle
+from tagsmith.cli import app as cli
 from tagsmith.pipelines.embed import Embedder
 from tagsmith.pipelines.index import PostIndex, build_index
 from tagsmith.pipelines.load import PIPELINES
@@ -31,6 +35,7 @@ from tagsmith.records import (
     to_row,
 )
 from tagsmith.service import Limits
+from tagsmith.service.tasks import TASKS
 
 TEXTS = [str(row["text"]) for row in sample_rows()]
 
@@ -266,9 +271,7 @@ def test_what_was_taken_is_answered_when_the_service_stops(told):
         taken = pool.submit(ask, client, "/tag", ["a b", "c"])
         assert told.busy.wait(PATIENCE)
         server.should_exit = True
-        with pytest.raises(httpx.TransportError):  # nobody new is let in
-            while True:
-                httpx.get(f"{client.base_url}/health", trust_env=False)
+        until_gone(client)  # nobody new is let in
         told.go.set()
         assert [len(row["tags"]) for row in taken.result().json()] == [2, 1]
 
@@ -428,3 +431,23 @@ def test_posts_with_hashtags_beside_them_are_posts(client):
     row = sample_rows()[0]
     assert ask(client, "/tag", row).json()["id"] == row["id"]
     assert post_of(row) == Post(row["text"], id=row["id"], tags=tuple(row["hashtags"]))
+
+
+def test_the_requests_of_the_docs_are_answered(client):
+    page = (Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    asked = re.findall(r"^\$ curl -s localhost:8000(\S+) -d '(.*)'$", page, flags=re.MULTILINE)
+    assert {route for route, _ in asked} == {f"/{route}" for route in (*TASKS, "v1/embeddings")}
+    for route, body in asked:
+        response = client.post(route, content=body)
+        assert response.status_code == 200, (route, response.text)
+
+
+def test_the_docs_name_every_parameter_and_limit(client):
+    page = (Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    for route, about in client.get("/info").json()["routes"].items():
+        (row,) = re.findall(rf"^\| `POST {route}` .*$", page, flags=re.MULTILINE)
+        for name in set(about["parameters"]) - {"model"}:
+            assert f"`{name}`" in row, (route, name)
+    command = next(one for one in cli.registered_commands if one.callback.__name__ == "serve")
+    for name in inspect.signature(command.callback).parameters:
+        assert f"--{name.replace('_', '-')}" in page, name

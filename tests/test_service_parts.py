@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import socket
+import subprocess
 import sys
 from types import SimpleNamespace
 
+import httpx
 import pytest
 import torch
 from torch import nn
@@ -117,13 +122,18 @@ def test_what_cannot_be_served_is_told():
         served("odd", SimpleNamespace())
 
 
-def test_a_port_that_is_taken_is_told():
+def test_a_port_that_is_taken_is_told(monkeypatch):
     with listen("127.0.0.1", 0) as bound:
         bound.listen()
         with pytest.raises(ServiceError, match="choose another"):
             listen("127.0.0.1", bound.getsockname()[1])
-    with pytest.raises(ServiceError, match="no host"):
-        listen("no.such.host.invalid", 0)
+
+    def unknown(*given, **more):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    with pytest.raises(ServiceError, match="there is no host 'nowhere' here: Name or service not known"):
+        listen("nowhere", 0)
 
 
 def test_a_line_of_the_log_names_the_problem_without_its_words():
@@ -137,3 +147,76 @@ def test_a_line_of_the_log_names_the_problem_without_its_words():
     assert "test_service_parts.py" in row["where"]
     assert "secret" not in json.dumps(row)
     assert (row["event"], row["route"], row["level"]) == ("request", "/tag", "error")
+
+
+# the command line
+
+
+def test_the_command_serves_until_it_is_told_to_stop_and_logs_no_word_of_a_text(tiny_bundle):
+    words = ["serve", "--models", f"mine={tiny_bundle}", "--port", "0", "--threads", "1", "--max-characters", "60"]
+    environment = {**os.environ, "TAGSMITH_TOKEN": "sesame"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tagsmith", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        try:
+            told = json.loads(process.stdout.readline())
+            assert told["models"] == ["mine"]
+            with httpx.Client(base_url=told["serving"], trust_env=False, timeout=60) as client:
+                assert client.post("/tag", json={"inputs": "Xylophone"}).status_code == 401
+                client.headers["Authorization"] = "Bearer sesame"
+                done = client.post("/tag?text=Xylophone", json={"inputs": "a flat white and a Xylophone"})
+                assert done.status_code == 200
+                for bad in ({"inputs": "Xylophone" * 9}, {"inputs": {"Xylophone": 1}}, {"Xylophone": 1}):
+                    assert client.post("/tag", json=bad).status_code in (413, 422)
+                assert client.get("/Xylophone").status_code == 404
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert out == b""
+    assert b"Xylophone" not in err
+    assert b"sesame" not in err
+    rows = [json.loads(line) for line in err.splitlines() if line.startswith(b"{")]
+    (row,) = [row for row in rows if row["status"] == 200]
+    assert {"route": "/tag", "models": ["mine"], "inputs": 1, "characters": 28}.items() <= row.items()
+    assert row["tokens"] > 3
+    assert [row["status"] for row in rows] == [401, 200, 413, 422, 422, 404]
+
+
+def test_an_interrupt_ends_it_with_130(tiny_bundle):
+    words = [sys.executable, "-m", "tagsmith", "serve", "--models", str(tiny_bundle), "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert json.loads(process.stdout.readline())["models"] == ["tiny"]
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--models", "nope"], "no model or folder 'nope'"),
+        (["--models", " , "], "names with commas between"),
+        (["--models", "hashtag-en", "--queue", "3"], "does not fit a queue of 3"),
+        (["--token", " "], "the token is empty"),
+        (["--index", "nowhere"], "nowhere"),
+        (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
+        (["--port", "99999"], "65535"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(run_cli, shipped, words, told):
+    done = run_cli("serve", *(["--port", "0"] if "--port" not in words else []), *words)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("error: ")
+    assert told in done.err
+
+
+def test_without_the_extra_it_says_what_to_install(run_cli, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'tagsmith[serve]'" in run_cli("serve").err

@@ -47,8 +47,6 @@ def serve(  # noqa: PLR0913 - one for each option
         raise ConfigError(f"--models takes names with commas between, not {models!r}; leave it out for all")
     if token is not None and not token.strip():
         raise ConfigError("the token is empty; give one, or leave --token and TAGSMITH_TOKEN out")
-    if token is None and host not in HERE:
-        say(f"anybody who reaches {host} can use this service; --token or TAGSMITH_TOKEN closes it")
     return _serve(names, host, port, index, threads, token, limits)
 
 
@@ -80,6 +78,8 @@ def _serve(
 
         def ready() -> None:
             put(json.dumps({"serving": url, "models": list(pipelines)}))
+            if token is None and host not in HERE:
+                say(f"anybody who reaches {host} can use this service; --token or TAGSMITH_TOKEN closes it")
             say(f"the page is at {url}/, the routes are at {url}/docs; Ctrl-C stops")
 
         stopped_by = serve(app, bound, grace=limits.timeout, on_ready=ready)

@@ -59,7 +59,7 @@ class Desk:
         return how_to_load(route, list(self.models))
 
     async def warm_up(self) -> None:
-        """A first text through every model, so that the first client does not pay for it; narrow limits may refuse it."""
+        """A first text through every model, so that the first client need not wait; narrow limits may refuse it."""
         for route in TASKS:
             for model in self.of_route(route):
                 name = None if route == "nearest" else model.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def load_pipelines(names: Sequence[str]) -> dict[str, Any]:
     for given in names:
         alias, equals, folder = given.partition("=")
         where = folder if equals else given
-        name = alias if equals else describe_bundle(find_bundle(where)).name
+        name = alias if equals else _name_of(find_bundle(where))
         if name in bundles:
             raise ConfigError(f"two models are called {name!r}; give one another name: --models NAME={where}")
         bundle = load_bundle(where)
@@ -77,6 +78,11 @@ def load_pipelines(names: Sequence[str]) -> dict[str, Any]:
         bundles[name] = bundle
     share_weights([bundle.model for bundle in bundles.values()])
     return {name: PIPELINES[bundle.task](bundle) for name, bundle in bundles.items()}
+
+
+def _name_of(folder: Path) -> str:
+    """A shipped model goes by its folder, any other by what it calls itself."""
+    return folder.name if folder in [one.folder for one in shipped_bundles()] else describe_bundle(folder).name
 
 
 def share_weights(models: Sequence[nn.Module]) -> int:
@@ -103,7 +109,7 @@ def share_weights(models: Sequence[nn.Module]) -> int:
 
 def all_shipped() -> list[str]:
     """Every model inside the package."""
-    return [one.name for one in shipped_bundles() if one.task in ROUTES]
+    return [one.folder.name for one in shipped_bundles() if one.task in ROUTES]
 
 
 def how_to_load(route: str, loaded: Sequence[str]) -> str:
@@ -114,5 +120,5 @@ def how_to_load(route: str, loaded: Sequence[str]) -> str:
 
 def loading(tasks: Sequence[str], loaded: Sequence[str]) -> str:
     """The same for a model of one of these tasks."""
-    fitting = [one.name for one in shipped_bundles() if one.task in tasks]
+    fitting = [one.folder.name for one in shipped_bundles() if one.task in tasks]
     return f"tagsmith serve --models {','.join([*loaded, *(fitting or ['FOLDER'])])}"

@@ -13,7 +13,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-
 MOMENTS = 4  # that a free model waits, at most, for a group that others keep joining
 
 

@@ -63,7 +63,7 @@ export const TASKS = {
       elements: row.tags.length ? [list(row.tags.map((tag) => chip(tag, { ...act, mark: "#", pressed: act.has(tag) })))] : nothing("No tag comes to mind."),
       words: tagWords(row), segments: row.segments || [], said: row.tags.map((tag) => `#${tag.text}`),
     }),
-    legend: [["word", "stands in the text"], ["read", "read by the model, darker is more"]],
+    legend: [["word", "stands in the text"], ["read", "read by the model, deeper is more"]],
     sample: { text: "Walk-in vaccine clinic this Saturday at the town library, no appointment needed. Bring a friend and get your booster!" },
   },
   keyphrases: {
