@@ -3,12 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check install clean
+.PHONY: demo test check install clean serve
 
 demo: install
 	$(RUN)/tagsmith models
 	$(RUN)/tagsmith tag --input src/tagsmith/samples/posts.jsonl --table --evidence
 
+serve: install
+	$(RUN)/tagsmith serve
+
+# The tests of the page need Chromium (apt-get install chromium); without it they are reported as not run.
 test: install
 	$(RUN)/python -m pytest
 

@@ -20,6 +20,24 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
 
+NO_BROWSER = "needs Chromium: `apt-get install chromium`, or name one with TAGSMITH_CHROMIUM=/path/to/it"
+
+
+def find_chromium() -> str | None:
+    """The browser of this machine, if it has one."""
+    named = os.environ.get("TAGSMITH_CHROMIUM")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return named or next((path for name in names if (path := shutil.which(name))), None)
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Tests of the page that did not run are told loudly: a dot less is easily missed."""
+    left_out = [report for report in terminalreporter.getreports("skipped") if NO_BROWSER in str(report.longrepr)]
+    if left_out:
+        terminalreporter.write_sep("!", f"NOT RUN: {len(left_out)} tests of the page", red=True, bold=True)
+        terminalreporter.write_line(f"The page was not tested: it {NO_BROWSER}.")
+
+
 TOPICS = {
     "Coffee": ("a flat white", "the barista", "fresh beans"),
     "MorningRun": ("ten slow miles", "my running shoes", "the park loop"),

@@ -89,6 +89,20 @@ def test_many_posts_meet_few_numbers_of_rows(tagger, passes):
     assert [len(ids) for ids in passes] == [1]
 
 
+def test_a_coarse_grain_pads_more_and_changes_nothing_else(tiny_bundle):
+    tagger = tagger_of(load_bundle(tiny_bundle, dtype=torch.float32))
+    stages, widths, find = tagger.stages(grain=32), [], tagger.finder.find
+    tagger.finder.find = lambda *given, width, **more: widths.append(width) or find(*given, width=width, **more)
+    posts = [Post(text) for text in TEXTS]
+    ready = stages.prepare(posts)
+    assert {stages.shape(one) for one in ready} == {1}
+    answers = stages.finish(posts, [stages.forward([one])[0] for one in ready])
+    assert set(widths) == {32}
+    for answer, wanted in zip(answers, tagger.tag(posts), strict=True):
+        assert [tag.text for tag in answer.tags] == [tag.text for tag in wanted.tags]
+        assert [tag.score for tag in answer.tags] == pytest.approx([tag.score for tag in wanted.tags], abs=1e-3)
+
+
 def test_half_precision_moves_a_score_by_little(tiny_bundle):
     exact, coarse = (tagger_of(load_bundle(tiny_bundle, dtype=kind)) for kind in (torch.float32, torch.bfloat16))
     for text, answer in zip(TEXTS, coarse.tag(TEXTS), strict=True):

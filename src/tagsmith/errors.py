@@ -5,6 +5,7 @@
     ├── DataError      a file or row that cannot be read as the records asked for
     ├── BundleError    a model folder that is missing, incomplete or damaged
     ├── OutputError    a result that cannot be written where it was asked for
+    ├── ServiceError   a service that cannot start, or a request that it does not answer
     ├── TrainError     a training run that cannot start, resume or go on
     └── BatchError     a batch job that cannot start, resume or go on
 
@@ -32,6 +33,10 @@ class BundleError(TagsmithError):
 
 class OutputError(TagsmithError):
     """A result that cannot be written where it was asked for."""
+
+
+class ServiceError(TagsmithError):
+    """A service that cannot start, or a request that it does not answer."""
 
 
 class TrainError(TagsmithError):

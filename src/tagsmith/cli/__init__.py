@@ -11,6 +11,7 @@ from tagsmith.cli.batching import batch
 from tagsmith.cli.comparing import compare
 from tagsmith.cli.reading import answer, classify, extract
 from tagsmith.cli.replying import reply
+from tagsmith.cli.serving import serve
 from tagsmith.cli.tagging import evaluate, models, tag
 from tagsmith.cli.training import forget, learn, train
 from tagsmith.cli.vectors import embed, index, nearest
@@ -40,6 +41,7 @@ COMMANDS = (
     nearest,
     models,
     batch,
+    serve,
 )
 for command in COMMANDS:
     app.command()(command)

@@ -160,10 +160,10 @@ def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
     return np.where(inside, rows, PAD).astype(np.int64)
 
 
-def pad_ids(rows: Sequence[list[int]], *, longest: int) -> tuple[Tensor, Tensor]:
-    """Lists of ids as one padded tensor and their lengths, cut at `longest`."""
+def pad_ids(rows: Sequence[list[int]], *, longest: int, width: int = 0) -> tuple[Tensor, Tensor]:
+    """Lists of ids as one padded tensor, at least `width` wide, and their lengths, cut at `longest`."""
     lengths = torch.tensor([min(len(row), longest) for row in rows])
-    width = int(_round_up(max(int(lengths.max()), 1)))
+    width = int(_round_up(max(int(lengths.max()), min(width, longest), 1)))
     ids = torch.full((len(rows), width), PAD)
     for place, row in enumerate(rows):
         ids[place, : lengths[place]] = torch.tensor(row[:longest])

@@ -54,12 +54,16 @@ class Embedder:
 
     def embed(self, posts: Sequence[str | Post]) -> NDArray[np.float32]:
         """One row for each post, of length 1; zeros for a post that cannot be read.  -> (posts, width)"""
-        answers = run(_EmbedRun(self), [as_post(post) for post in posts])
+        answers = run(self.stages(), [as_post(post) for post in posts])
         return np.array([one.vector or [0.0] * self.width for one in answers], np.float32).reshape(-1, self.width)
 
     def stream(self, posts: Iterable[str | Post]) -> Iterator[tuple[Post, Vector]]:
         """The same for any number of posts, in bounded memory, as records that say why there is no vector."""
-        return stream(_EmbedRun(self), map(as_post, posts))
+        return stream(self.stages(), map(as_post, posts))
+
+    def stages(self) -> _EmbedRun:
+        """The three stages of `embed`, for those who run them by themselves."""
+        return _EmbedRun(self)
 
 
 class _EmbedRun:
@@ -77,6 +81,9 @@ class _EmbedRun:
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.ids) // 8)
+
+    def tokens(self, ready: Ready) -> int:
+        return len(ready.ids)
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[list[float]]:

@@ -68,13 +68,17 @@ class KeyphraseTagger:
         self, documents: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> list[Tags]:
         """Keyphrases for each document, present and absent ones in one list, best first."""
-        return run(_PhraseRun(self, self._asked(top)), [as_document(one) for one in documents])
+        return run(self.stages(top=top), [as_document(one) for one in documents])
 
     def stream(
         self, documents: Iterable[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> Iterator[tuple[Document, Tags]]:
         """The same for any number of documents, in bounded memory."""
-        return stream(_PhraseRun(self, self._asked(top)), map(as_document, documents))
+        return stream(self.stages(top=top), map(as_document, documents))
+
+    def stages(self, *, top: int | None = None, evidence: bool = False) -> _PhraseRun:
+        """The three stages of `tag`, for those who run them by themselves."""
+        return _PhraseRun(self, self._asked(top))
 
     def rank(self, documents: Sequence[Document]) -> list[Phrases]:
         """What the model wrote, as many as it believes in: for measuring."""
@@ -128,6 +132,9 @@ class _PhraseRun:
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.text.ids) // 32)
+
+    def tokens(self, ready: Ready) -> int:
+        return len(ready.text.ids)
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[Phrases]:

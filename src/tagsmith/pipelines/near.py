@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -33,10 +33,39 @@ def near_stream(index: PostIndex, posts: Iterable[Post], *, top: int, exact: boo
     rest = iter(posts)
     while chunk := list(islice(rest, CHUNK)):
         for post, found in zip(chunk, index.nearest(chunk, top=top, exact=exact), strict=True):
-            if found:
-                yield post, Near(tuple(found), id=post.id)
-            else:
-                yield post, Near(id=post.id, error=problem(post.text) or "the text has nothing that can be read")
+            yield post, near_answer(post, found)
+
+
+class NearStages:
+    """prepare, forward, finish for an index, for those who run them by themselves."""
+
+    batch = 256
+
+    def __init__(self, index: PostIndex, *, top: int = 10) -> None:
+        self.index = index
+        self.top = top
+
+    def prepare(self, posts: Sequence[Post]) -> list[Post | None]:
+        return [post if problem(post.text) is None else None for post in posts]
+
+    def shape(self, ready: Post) -> int:
+        return 0  # the index sorts its vectors' texts by itself
+
+    def tokens(self, ready: Post) -> int:
+        return 1 + len(ready.text) // 4  # about; the index does not tell
+
+    def forward(self, ready: Sequence[Post]) -> list[list[Neighbour]]:
+        return self.index.nearest(ready, top=self.top)
+
+    def finish(self, posts: Sequence[Post], found: Sequence[list[Neighbour] | None]) -> list[Near]:
+        return [near_answer(post, one or []) for post, one in zip(posts, found, strict=True)]
+
+
+def near_answer(post: Post, found: Sequence[Neighbour]) -> Near:
+    """The answer for one post, or why there is none."""
+    if found:
+        return Near(tuple(found), id=post.id)
+    return Near(id=post.id, error=problem(post.text) or "the text has nothing that can be read")
 
 
 def near_row(answer: Near) -> dict[str, Any]:

@@ -49,14 +49,14 @@ class Ranker:
     def device(self) -> torch.device:
         return self.model.head.known.weight.device
 
-    def vectors(self, ids: Sequence[list[int]], *, longest: int) -> Tensor:
+    def vectors(self, ids: Sequence[list[int]], *, longest: int, width: int = 0) -> Tensor:
         """The posts' vectors as the model makes them.  -> (posts, width)"""
-        padded, lengths = pad_ids(ids, longest=longest)
+        padded, lengths = pad_ids(ids, longest=longest, width=width)
         return self.model.vector(padded.to(self.device), lengths.to(self.device))
 
-    def find(self, ids: Sequence[list[int]], settings: RankSettings, *, evidence: bool) -> list[Raw]:
+    def find(self, ids: Sequence[list[int]], settings: RankSettings, *, evidence: bool, width: int = 0) -> list[Raw]:
         """The best tags of each post; there are no segments to show."""
-        vectors = self.vectors(ids, longest=settings.source)
+        vectors = self.vectors(ids, longest=settings.source, width=width)
         weights = self.model.head.weights(vectors, temperature=settings.temperature)  # (posts, tags)
         weights[:, self.gone] = -1.0
         # some more than asked for, as some may say the same

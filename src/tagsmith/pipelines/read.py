@@ -106,6 +106,11 @@ class Reader:
 
     def raw(self, items: Sequence[Any]) -> list[tuple[list[Window], list[Any]]]:
         """The windows of each item and what the model made of them, none where it cannot be read: for measuring."""
+        made = self.windows(items)
+        return list(zip(made, self.scored(made), strict=True))
+
+    def windows(self, items: Sequence[Any]) -> list[list[Window]]:
+        """The windows of each item, none where it cannot be read."""
         good = [place for place, item in enumerate(items) if self.head.problem(item) is None]
         pairs = [self.head.pair(items[place], self.settings) for place in good]
         made = windows(
@@ -115,11 +120,19 @@ class Reader:
             words=self.head.words,
             first_only=self.head.first_only,
         )
-        flat = iter(run(_WindowRun(self), [one for some in made for one in some]))
-        found: list[tuple[list[Window], list[Any]]] = [([], []) for _ in items]
+        found: list[list[Window]] = [[] for _ in items]
         for place, some in zip(good, made, strict=True):
-            found[place] = (some, list(islice(flat, len(some))))
+            found[place] = some
         return found
+
+    def scored(self, made: Sequence[Sequence[Window]]) -> list[list[Any]]:
+        """What the model makes of the windows of each item."""
+        flat = iter(run(_WindowRun(self), [one for some in made for one in some]))
+        return [list(islice(flat, len(some))) for some in made]
+
+    def stages(self, *, top: int | None = None) -> _ReadRun:
+        """The three stages of its task, for those who run them by themselves."""
+        return _ReadRun(self, self.settings if top is None else replace(self.settings, top=top))
 
     def _asked(self, task: str, items: Sequence[Any], top: int | None) -> list[Any]:
         if task != self.task:
@@ -129,14 +142,46 @@ class Reader:
         return [answer for _, answer in self.stream(items, top=top)]
 
     def _answers(self, items: Sequence[Any], settings: ReadSettings) -> list[Any]:
-        answers = []
-        for item, (some, raws) in zip(items, self.raw(items), strict=True):
-            if raws:
-                answers.append(self.head.finish(item, some, raws, settings))
-            else:
-                why = self.head.problem(item) or "the text has nothing that can be read; give words"
-                answers.append(self.head.failed(item, why))
-        return answers
+        found = self.raw(items)
+        return [self.finished(item, some, raws, settings) for item, (some, raws) in zip(items, found, strict=True)]
+
+    def finished(self, item: Any, some: Sequence[Window], raws: Sequence[Any], settings: ReadSettings) -> Any:
+        """The answer for one item, or why there is none."""
+        if raws:
+            return self.head.finish(item, some, raws, settings)
+        why = self.head.problem(item) or "the text has nothing that can be read; give words"
+        return self.head.failed(item, why)
+
+
+class _ReadRun:
+    """prepare, forward, finish for whole items: their windows share passes by their own shapes."""
+
+    def __init__(self, reader: Reader, settings: ReadSettings) -> None:
+        self.reader = reader
+        self.settings = settings
+
+    def prepare(self, items: Sequence[Any]) -> list[list[Window] | None]:
+        made = self.reader.windows([self.reader.head.item(item) for item in items])
+        return [some or None for some in made]
+
+    @property
+    def batch(self) -> int:
+        return _WindowRun(self.reader).batch
+
+    def shape(self, ready: list[Window]) -> int:
+        return -(-max(len(one.example.ids) for one in ready) // 32)
+
+    def tokens(self, ready: list[Window]) -> int:
+        return sum(len(one.example.ids) for one in ready)
+
+    def forward(self, ready: Sequence[list[Window]]) -> list[tuple[list[Window], list[Any]]]:
+        return list(zip(ready, self.reader.scored(ready), strict=True))
+
+    def finish(self, items: Sequence[Any], found: Sequence[tuple[list[Window], list[Any]] | None]) -> list[Any]:
+        return [
+            self.reader.finished(self.reader.head.item(item), *(one or ([], [])), self.settings)
+            for item, one in zip(items, found, strict=True)
+        ]
 
 
 class _WindowRun:
@@ -155,6 +200,9 @@ class _WindowRun:
 
     def shape(self, ready: Window) -> int:
         return -(-len(ready.example.ids) // 32)
+
+    def tokens(self, ready: Window) -> int:
+        return len(ready.example.ids)
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Window]) -> list[Any]:

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -111,6 +112,10 @@ class Replier:
         """The same for any number of queries, in bounded memory."""
         wish = self.wish(top=top, seed=seed, about=about, block=block, longest=longest, evidence=evidence)
         return stream(_ReplyRun(self, wish), map(as_pair, queries))
+
+    def stages(self, **asked: Any) -> _ReplyRun:
+        """The three stages of `reply`, whose options it takes, for those who run them by themselves."""
+        return _ReplyRun(self, self.wish(**asked))
 
     def stream_words(
         self,
@@ -283,6 +288,9 @@ class _ReplyRun:
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.ids) // 8)
+
+    def tokens(self, ready: Ready) -> int:
+        return len(ready.ids)
 
     def forward(self, ready: Sequence[Ready]) -> list[Raw]:
         return self.replier.raws(ready, self.wish)

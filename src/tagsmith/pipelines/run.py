@@ -23,6 +23,7 @@ class Stages(Protocol[Given, Ready, Raw, Answer]):
     @property
     def batch(self) -> int: ...  # texts in one forward pass, at most
     def shape(self, ready: Ready) -> int: ...  # only texts of one shape share a forward pass
+    def tokens(self, ready: Ready) -> int: ...  # that the model reads
     def forward(self, ready: Sequence[Ready]) -> list[Raw]: ...
     def finish(self, items: Sequence[Given], raws: Sequence[Raw | None]) -> list[Answer]: ...
 

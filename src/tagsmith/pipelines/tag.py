@@ -23,6 +23,7 @@ from tagsmith.text.spans import SpanFinder
 MOST_CHARACTERS = 100_000
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of a forward pass that is not full
 MANY_ROWS = (8, 32, 64, 128, 256)  # the same where there are more posts than fit one pass
+GRAIN = 8  # tokens by which texts are padded
 DIGITS = 4  # of scores; what lies beyond them is the noise of the arithmetic
 
 
@@ -82,7 +83,7 @@ class Finder(Protocol):
 
     @property
     def device(self) -> torch.device: ...
-    def find(self, ids: Sequence[list[int]], settings: Any, *, evidence: bool) -> list[Raw]: ...
+    def find(self, ids: Sequence[list[int]], settings: Any, *, evidence: bool, width: int = 0) -> list[Raw]: ...
 
 
 class Tagger:
@@ -110,13 +111,20 @@ class Tagger:
         self, posts: Sequence[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> list[Tags]:
         """Tags for each post; `top` is the most to return, `evidence` adds the segments the model selected."""
-        return run(_TagRun(self, self.asked(top), evidence), [as_post(post) for post in posts])
+        return run(self.stages(top=top, evidence=evidence), [as_post(post) for post in posts])
 
     def stream(
         self, posts: Iterable[str | Post | Document], *, top: int | None = None, evidence: bool = False
     ) -> Iterator[tuple[Post, Tags]]:
         """The same for any number of posts, in bounded memory."""
-        return stream(_TagRun(self, self.asked(top), evidence), map(as_post, posts))
+        return stream(self.stages(top=top, evidence=evidence), map(as_post, posts))
+
+    def stages(self, *, top: int | None = None, evidence: bool = False, grain: int = GRAIN) -> _TagRun:
+        """The three stages of `tag`, for those who run them by themselves.
+
+        Texts are padded to a multiple of `grain` tokens: a coarse one lets more of a few texts share a pass.
+        """
+        return _TagRun(self, self.asked(top), evidence, grain)
 
     def rank(self, posts: Sequence[Post], *, top: int = 10, evidence: bool = False) -> list[Raw]:
         """What the model found, before anything is cut or spelled: for measuring and merging."""
@@ -163,10 +171,11 @@ class Tagger:
 class _TagRun:
     """prepare, forward, finish for one call's settings."""
 
-    def __init__(self, tagger: Tagger, settings: Any, evidence: bool) -> None:
+    def __init__(self, tagger: Tagger, settings: Any, evidence: bool, grain: int = GRAIN) -> None:
         self.tagger = tagger
         self.settings = settings
         self.evidence = evidence
+        self.grain = grain
         self.rows: tuple[int, ...] = ROWS
 
     def prepare(self, posts: Sequence[Post]) -> list[Ready | None]:
@@ -178,14 +187,18 @@ class _TagRun:
         return 32 if self.tagger.finder.device.type == "cpu" else 512
 
     def shape(self, ready: Ready) -> int:
-        return -(-len(ready.ids) // 8)
+        return -(-len(ready.ids) // self.grain)
+
+    def tokens(self, ready: Ready) -> int:
+        return len(ready.ids)
 
     @torch.inference_mode()
     def forward(self, ready: Sequence[Ready]) -> list[Raw]:
         # few numbers of rows: kernels are kept for every shape they meet, most of a megabyte each
         rows = next((size for size in self.rows if size >= len(ready)), self.batch)
         ids = [one.ids for one in islice(cycle(ready), rows)]  # filled up with all texts, so that some end early
-        return self.tagger.finder.find(ids, self.settings, evidence=self.evidence)[: len(ready)]
+        width = self.grain * self.shape(ready[0])  # that of the text, not of those beside it
+        return self.tagger.finder.find(ids, self.settings, evidence=self.evidence, width=width)[: len(ready)]
 
     def finish(self, posts: Sequence[Post], raws: Sequence[Raw | None]) -> list[Tags]:
         return [

@@ -48,9 +48,9 @@ class Writer:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def find(self, ids: Sequence[list[int]], settings: TagSettings, *, evidence: bool) -> list[Raw]:
+    def find(self, ids: Sequence[list[int]], settings: TagSettings, *, evidence: bool, width: int = 0) -> list[Raw]:
         """The tags of each post, and with `evidence` the segments that were read for them."""
-        padded, lengths = pad_ids(ids, longest=settings.source)
+        padded, lengths = pad_ids(ids, longest=settings.source, width=width)
         stepper = self.model.stepper(padded.to(self.device), lengths.to(self.device))
         ends = Ends((END,)) if settings.listing == "all" else Ends((END, SEPARATOR), self.pieces.first_name)
         width = max(settings.beam, settings.top if settings.listing == "one" else 1)
