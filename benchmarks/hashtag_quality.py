@@ -2,9 +2,10 @@
 
     python benchmarks/hashtag_quality.py SYSTEM --train FILE --dev FILE --test FILE [--limit N] [--out results.jsonl]
 
-Systems: tagsmith:NAME, fasttext, neighbours, yake, keybert, jieba, ext-tfidf. Each ranks up to ten tags with scores.
-`f1@5_full` is of the first five; `f1@5` of those whose score is at least a share of the best one's, the share chosen
-for every system alike on the dev posts. `posts_per_cpu_second` counts prediction only.
+Systems: tagsmith:NAME (tagsmith:NAME+VOICE+... merges voices as `--with` does), fasttext, neighbours, yake, keybert,
+jieba, ext-tfidf. Each ranks up to ten tags with scores. `f1@5_full` is of the first five; `f1@5` of those whose score
+is at least a share of the best one's, the share chosen for every system alike on the dev posts. `posts_per_cpu_second`
+counts prediction only.
 """
 
 from __future__ import annotations
@@ -137,10 +138,11 @@ def jieba(train: Sequence[Post]) -> System:
 
 
 def tagsmith(name: str) -> System:
-    """One of our own models, ten tags asked for."""
-    from tagsmith.pipelines.load import load
+    """One of our own models, alone or with other voices; ten tags asked for."""
+    from tagsmith.pipelines.work import tagger_for
 
-    tagger = load(name)
+    first, *voices = name.split("+")
+    tagger = tagger_for(first, voices)
     return lambda posts: [[(one.words, one.score) for one in raw.candidates[:10]] for raw in tagger.rank(list(posts))]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tagsmith.errors import BundleError
 from tagsmith.text.pieces import SPECIALS, UNKNOWN, Pieces
@@ -28,6 +30,34 @@ def test_every_ideograph_is_its_own_piece(pieces):
 def test_case_is_folded_and_blanks_before_ideographs_do_not_count(pieces):
     assert pieces.ids(["CLIMATE Action"]) == pieces.ids(["climate action"])
     assert pieces.ids(["大 熊 猫"]) == pieces.ids(["大熊猫"])
+
+
+ODD = [
+    "",
+    " ",
+    "a  b",
+    " climate",
+    "climate ",
+    "▁climate now",
+    "act\nnow",
+    "é e\u0301 \u0301x",
+    "ΑΣ ΑΣ",
+    "大 a 熊 [SEP]",
+]
+
+
+def _split_whole(pieces: Pieces, text: str) -> list[int]:
+    return pieces._tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def test_words_met_before_have_the_ids_they_would_have_anew(pieces):
+    for _ in range(2):
+        assert pieces.ids(ODD) == [_split_whole(pieces, text) for text in ODD]
+
+
+@given(st.lists(st.text(st.sampled_from("ac tÉ大▁\n’.12\u0301\u3000"), max_size=12), max_size=5))
+def test_ids_never_depend_on_what_was_met(pieces, texts):
+    assert pieces.ids(texts) == [_split_whole(pieces, text) for text in texts]
 
 
 def test_the_name_of_a_special_in_a_text_is_plain_text(pieces):

@@ -83,6 +83,8 @@ class Finder(Protocol):
 
     @property
     def device(self) -> torch.device: ...
+    @property
+    def batch(self) -> int: ...  # texts of a pass on a CPU
     def find(self, ids: Sequence[list[int]], settings: Any, *, evidence: bool, width: int = 0) -> list[Raw]: ...
 
 
@@ -184,7 +186,8 @@ class _TagRun:
 
     @property
     def batch(self) -> int:
-        return 32 if self.tagger.finder.device.type == "cpu" else 512
+        finder = self.tagger.finder
+        return finder.batch if finder.device.type == "cpu" else 512
 
     def shape(self, ready: Ready) -> int:
         return -(-len(ready.ids) // self.grain)

@@ -40,6 +40,8 @@ class TagSettings:
 class Writer:
     """Searches for the likeliest tags."""
 
+    batch = 32
+
     def __init__(self, model: SegTrm, pieces: Pieces) -> None:
         self.model = model
         self.pieces = pieces

@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from tagsmith.errors import BundleError
 from tagsmith.text.hashtags import key
+from tagsmith.text.memo import WordMemo
 
 SPECIALS = ("[PAD]", "[UNK]", "[END]", "[SEP]", "[S]", "[SEG]")
 PAD, UNKNOWN, END, SEPARATOR, TEXT, SEGMENT = range(len(SPECIALS))  # paper: '#' is our [SEP]
@@ -33,6 +34,7 @@ class Pieces:
         self.first_name = tokenizer.get_vocab_size()
         self._places = {key(name): self.first_name + place for place, name in enumerate(self.names)}
         tokenizer.encode_special_tokens = True  # the name of a special in a text is plain text
+        self._memo = WordMemo(self._encode)
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, alphabet: int = 1000) -> Pieces:
@@ -73,8 +75,7 @@ class Pieces:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
-        found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        return self._memo.ids(texts)
 
     def tag_ids(self, tags: Sequence[str]) -> list[list[int]]:
         """The ids of each tag, given as words: one where it is a name."""
@@ -95,6 +96,9 @@ class Pieces:
         if any(one >= self.first_name for one in ids):
             return " ".join(self.names[one - self.first_name] for one in ids if one >= self.first_name)
         return self._tokenizer.decode(list(ids), skip_special_tokens=True).strip()
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [found.ids for found in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def save(self, path: Path) -> None:
         """As one JSON file."""

@@ -23,8 +23,9 @@ _APOSTROPHES = str.maketrans("", "", "'’")
 
 
 class _Wanted(NamedTuple):
-    """A tag made ready: the stems of its words, the stem of all of them glued, or the plain letters to find."""
+    """A tag made ready: its first letter, its stems, the stem of all of it glued, or the plain letters to find."""
 
+    first: str  # letter
     stems: tuple[str, ...]
     glued: str
     last: str  # the last word as written
@@ -37,26 +38,23 @@ class SpanFinder:
     def __init__(self, text: str) -> None:
         self._text = text
         self._spans: list[Span] = []
-        self._stems: list[str] = []
-        self._places: dict[str, list[int]] = {}
+        self._stems: list[str | None] = []  # made when asked for
+        self._places: dict[str, list[int]] = {}  # of words by their first letter, which stems keep
         self._folded: tuple[str, list[int] | None] | None = None
         for place, found in enumerate(_WORD.finditer(text)):
-            root = _root(found.group())
-            self._spans.append(found.span())
-            self._stems.append(root)
-            self._places.setdefault(root, []).append(place)
+            start, end = found.span()
+            self._spans.append((start, end))
+            self._stems.append(None)
+            self._places.setdefault(_first(text[start:end]), []).append(place)
 
     def find(self, tag: str) -> tuple[Span, ...]:
         """Every place of the tag, left to right, none inside another."""
         wanted = _prepare(tag)
         if wanted.plain:
             return self._find_plain(wanted.plain)
-        starts = self._places.get(wanted.stems[0], []) if wanted.stems else []
-        if len(wanted.stems) > 1 and wanted.glued in self._places:
-            starts = sorted({*starts, *self._places[wanted.glued]})
         spans: list[Span] = []
         free = 0  # the first word that no span has taken
-        for place in starts:
+        for place in self._places.get(wanted.first, ()):
             count = self._match(place, wanted)
             if count and place >= free:
                 free = place + count
@@ -65,15 +63,24 @@ class SpanFinder:
 
     def _match(self, place: int, wanted: _Wanted) -> int:
         """How many words of the text, from this place, are the tag; 0 if they are not."""
-        if self._stems[place] == wanted.glued:
+        if self._stem(place) == wanted.glued:
             return 1
         count = len(wanted.stems)
-        if tuple(self._stems[place : place + count]) != wanted.stems:
+        if place + count > len(self._spans) or any(
+            self._stem(place + one) != wanted.stems[one] for one in range(count)
+        ):
             return 0
         for before in range(place, place + count - 1):
             if self._text[self._spans[before][1] : self._spans[before + 1][0]].strip(_BETWEEN):
                 return 0
         return count
+
+    def _stem(self, place: int) -> str:
+        stem = self._stems[place]
+        if stem is None:
+            start, end = self._spans[place]
+            stem = self._stems[place] = _root(self._text[start:end])
+        return stem
 
     def _end(self, place: int, last: str) -> int:
         """The end of a word, without a possessive "'s" that the tag does not have."""
@@ -109,9 +116,15 @@ def find_spans(tag: str, text: str) -> tuple[Span, ...]:
 def _prepare(tag: str) -> _Wanted:
     bare = tag.translate(WIDE).strip("# ")
     if has_east_asian(bare) or not any(letter.isalnum() for letter in bare):
-        return _Wanted((), "", "", bare.casefold())
+        return _Wanted("", (), "", "", bare.casefold())
     words = words_of(tag)
-    return _Wanted(tuple(map(_root, words)), _root("".join(words)), words[-1], "")
+    glued = "".join(words)
+    return _Wanted(_first(glued), tuple(map(_root, words)), _root(glued), words[-1], "")
+
+
+def _first(word: str) -> str:
+    """The letter a word begins with, which its stem keeps."""
+    return word[0].lower() if word.isascii() else _root(word)[:1]
 
 
 @lru_cache(maxsize=50_000)
