@@ -9,7 +9,6 @@ what they print is put below them; `tests/test_readme.py` holds README to all of
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -109,13 +108,12 @@ def _ask(line: str, address: str) -> str:
 def _serving(line: str) -> Iterator[str]:
     """The service of that command on a free port."""
     words = [sys.executable, "-m", *shlex.split(line), "--port", "0"]
-    service = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ)
-    try:
-        assert service.stdout
-        yield json.loads(service.stdout.readline())["serving"]
-    finally:
-        service.terminate()
-        service.wait()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
+        try:
+            assert service.stdout
+            yield json.loads(service.stdout.readline())["serving"]
+        finally:
+            service.terminate()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import shutil
@@ -96,7 +97,8 @@ def test_the_table_follows_the_bundles(shipped):
     (shipped / "hashtag-en" / "config.json").write_text(json.dumps(config))
     save_twin(shipped / "embed-en", name="embed-en", task="embed", same_as="hashtag-en", card="", measured={})
     twin, first, second = readme.models_table(shipped_bundles()).splitlines()[2:]
-    assert twin == "| `tiny` | writes hashtags | en | 0 | – | – |" or "as `hashtag-en` | – | – |" in twin
+    assert twin.startswith("| `embed-en` | vectors | ")
+    assert twin.endswith(" | as `hashtag-en` | – | – |")
     assert first.endswith("| a f1@1 25.0, b f1@1 50.0 | 1,234 |")
     assert second.endswith("| – | – |")
 
@@ -114,13 +116,16 @@ def test_the_commands_of_the_readme_run(tmp_path):
             text=True,
             check=False,
             cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # threads that wait for each other are slow on a busy machine
         )
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert done.stdout
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, tiny_bundle, rank_bundle, classify_bundle, extract_bundle, answer_bundle, reply_bundle):
+def place(
+    tmp_path, monkeypatch, tiny_bundle, rank_bundle, classify_bundle, extract_bundle, answer_bundle, reply_bundle
+):
     """A folder with the files and models that the quick start speaks of."""
     for name, bundle in {"hashtag-en": tiny_bundle, "tags-en": rank_bundle}.items():
         shutil.copytree(bundle, tmp_path / "bundles" / name)
@@ -184,7 +189,9 @@ def test_models_that_are_not_shipped_are_not_named_as_if_they_were():
     shipped = {one.name for one in shipped_bundles()}
     for page in PAGES:
         for words in commands(page.read_text(encoding="utf-8")):
-            for name in re.findall(r"\b(?:hashtag|tags|keyphrase|extract|embed|reply|topic|answer)-(?:en|zh)\b", " ".join(words)):
+            for name in re.findall(
+                r"\b(?:hashtag|tags|keyphrase|extract|embed|reply|topic|answer)-(?:en|zh)\b", " ".join(words)
+            ):
                 recipe = any(word.endswith(f"{name}.toml") for word in words)
                 assert name in shipped or recipe, f"{page}: {' '.join(words)}"
 

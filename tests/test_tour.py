@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,9 @@ def scores(notebook) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     out = tmp_path_factory.mktemp("tour") / "tour.ipynb"
-    done = subprocess.run([sys.executable, "-c", RUN, str(out)], cwd=DOCS, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", RUN, str(out)]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads that wait for each other are slow on a busy machine
+    done = subprocess.run(words, cwd=DOCS, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return nbformat.read(out, 4)
 

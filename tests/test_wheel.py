@@ -37,7 +37,10 @@ def test_every_file_of_the_package_is_in_it(wheel):
 
 
 def test_nothing_else_is_in_it(wheel):
-    assert {name.split("/")[0] for name in wheel.namelist()} == {"tagsmith", f"tagsmith-{tagsmith.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in wheel.namelist()} == {
+        "tagsmith",
+        f"tagsmith-{tagsmith.__version__}.dist-info",
+    }
 
 
 def test_it_names_the_command_and_the_licence(wheel):
