@@ -188,7 +188,7 @@ def test_models_that_are_not_there_or_broken_are_named(run, shipped, tmp_path):
     assert failed(run("evaluate", "hashtag-en", tmp_path / "in.jsonl"), "weights.safetensors is damaged")
 
 
-def test_ctrl_c_is_130_and_a_bug_stays_loud(run, monkeypatch, capsys):
+def test_ctrl_c_is_130_and_a_bug_is_one_line(run, monkeypatch):
     def interrupt(*given):
         raise KeyboardInterrupt
 
@@ -196,8 +196,22 @@ def test_ctrl_c_is_130_and_a_bug_stays_loud(run, monkeypatch, capsys):
     done = run("tag", "a flat white")
     assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
     monkeypatch.setattr("tagsmith.pipelines.auto.load_tagger", lambda *given: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        run("tag", "a flat white")
+    assert failed(run("tag", "a flat white"), "ZeroDivisionError: integer division or modulo by zero; this is a bug")
+    shown = run("--debug", "tag", "a flat white")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("Traceback")
+    assert "load_tagger" in shown.err
+    assert shown.err.splitlines()[-1].startswith("error: ZeroDivisionError")
+
+
+def test_debug_shows_where_an_error_of_ours_comes_from_and_changes_nothing_else(run):
+    plain, shown = run("tag", "x", "--model", "hashtag-enn"), run("--debug", "tag", "x", "--model", "hashtag-enn")
+    assert failed(plain, "did you mean 'hashtag-en'?")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("Traceback")
+    assert "find_bundle" in shown.err
+    assert shown.err.endswith(plain.err)
+    assert run("--debug", "tag", "a flat white") == run("tag", "a flat white")
 
 
 def test_evaluate_gives_the_metrics_of_the_contract(run, tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from typing import Annotated, Any
 
 import typer
 
@@ -47,12 +49,21 @@ for command in COMMANDS:
     app.command()(command)
 
 
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error comes from.")] = False,
+) -> None:
+    """What goes before a command; `main` reads it."""
+
+
 def main() -> None:
-    """The entry point: our own errors become one line and exit code 2."""
+    """The entry point: an error becomes one line and exit code 2; `--debug` shows its traceback before."""
     command = typer.main.get_command(app)
+    debug = False
     try:  # not `app()`: Typer takes a closed pipe for exit code 1, which is ours for rows in error
         with command.make_context("tagsmith", sys.argv[1:]) as context:
-            code = command.invoke(context)
+            debug = bool(context.params.get("debug"))
+            code = _invoke(command, context, debug)
     except typer.Exit as done:
         code = done.exit_code
     except TagsmithError as problem:
@@ -73,10 +84,21 @@ def main() -> None:
     sys.exit(code)
 
 
+def _invoke(command: Any, context: Any, debug: bool) -> Any:
+    """Run the command; what it raises is shown in full where that was asked for."""
+    try:
+        return command.invoke(context)
+    except Exception as problem:
+        if debug and not isinstance(problem, typer.Exit):
+            say("".join(traceback.format_exception(problem)).rstrip())
+        raise
+
+
 def _usage(problem: Exception) -> int:
-    """Typer's own complaints about the command line; anything else is a bug and stays loud."""
+    """Typer's own complaints about the command line; anything else is a bug of ours, and says so."""
     if not hasattr(problem, "format_message"):
-        raise problem
-    if message := problem.format_message().rstrip("."):  # none: help was shown because no command was given
+        what = " ".join(f"{type(problem).__name__}: {problem}".split())
+        say(f"error: {what}; this is a bug in Tagsmith: `tagsmith --debug COMMAND ...` shows where, please report it")
+    elif message := problem.format_message().rstrip("."):  # none: help was shown because no command was given
         say(f"error: {message}; `tagsmith --help` shows the commands")
     return 2
