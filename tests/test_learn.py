@@ -237,9 +237,9 @@ def test_an_array_is_written_whole_or_not_at_all(rank_bundle, tmp_path, monkeypa
     kept = tmp_path / "kept.npy"
     kept.write_bytes(b"old")
     monkeypatch.setattr(Embedder, "stream", lambda self, posts: 1 // 0)
-    monkeypatch.setattr("sys.argv", ["tagsmith", "embed", "--model", str(rank_bundle), "hi", "--output", str(kept)])
-    with pytest.raises(ZeroDivisionError):
-        main()
+    code, _, err = command(monkeypatch, capfdbinary, "embed", "--model", rank_bundle, "hi", "--output", kept)
+    assert code == 2
+    assert "ZeroDivisionError" in err
     assert kept.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.npy"]
 
