@@ -27,6 +27,8 @@ from tagsmith.text.spans import SpanFinder, find_spans
         ("trump", "Trump's and TRUMP’s", ["Trump", "TRUMP"]),
         ("Cafe\u0301", "a café, a CAFE\u0301", ["café", "CAFE\u0301"]),
         ("iPhone", "my iPhone", ["iPhone"]),
+        ("happiness", "the happy few", ["happy"]),
+        ("ONeil", "Mr O'Neil", ["O'Neil"]),
         ("NASA", "ＮＡＳＡ İİ nasa", ["ＮＡＳＡ", "nasa"]),
         ("İstanbul", "İß in İstanbul", ["İstanbul"]),
         ("G7", "拜登与G7在一起", ["G7"]),

@@ -23,8 +23,9 @@ _APOSTROPHES = str.maketrans("", "", "'’")
 
 
 class _Wanted(NamedTuple):
-    """A tag made ready: its first letter, its stems, the stem of all of it glued, or the plain letters to find."""
+    """A tag made ready: how it begins, its stems, the stem of all of it glued, or the plain letters to find."""
 
+    hint: str  # letters that a text must have to hold the tag
     first: str  # letter
     stems: tuple[str, ...]
     glued: str
@@ -33,25 +34,26 @@ class _Wanted(NamedTuple):
 
 
 class SpanFinder:
-    """One text, split once, in which many tags are looked for."""
+    """One text, in which many tags are looked for; it is split once, for the first tag that may stand in it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._split = False
+        self._letters = _letters(text) if text.isascii() else None
         self._spans: list[Span] = []
         self._stems: list[str | None] = []  # made when asked for
         self._places: dict[str, list[int]] = {}  # of words by their first letter, which stems keep
         self._folded: tuple[str, list[int] | None] | None = None
-        for place, found in enumerate(_WORD.finditer(text)):
-            start, end = found.span()
-            self._spans.append((start, end))
-            self._stems.append(None)
-            self._places.setdefault(_first(text[start:end]), []).append(place)
 
     def find(self, tag: str) -> tuple[Span, ...]:
         """Every place of the tag, left to right, none inside another."""
         wanted = _prepare(tag)
         if wanted.plain:
             return self._find_plain(wanted.plain)
+        if self._letters is not None and wanted.hint not in self._letters:
+            return ()
+        if not self._split:
+            self._split_words()
         spans: list[Span] = []
         free = 0  # the first word that no span has taken
         for place in self._places.get(wanted.first, ()):
@@ -60,6 +62,14 @@ class SpanFinder:
                 free = place + count
                 spans.append((self._spans[place][0], self._end(free - 1, wanted.last)))
         return tuple(spans)
+
+    def _split_words(self) -> None:
+        self._split = True
+        for place, found in enumerate(_WORD.finditer(self._text)):
+            start, end = found.span()
+            self._spans.append((start, end))
+            self._stems.append(None)
+            self._places.setdefault(_first(self._text[start:end]), []).append(place)
 
     def _match(self, place: int, wanted: _Wanted) -> int:
         """How many words of the text, from this place, are the tag; 0 if they are not."""
@@ -116,10 +126,21 @@ def find_spans(tag: str, text: str) -> tuple[Span, ...]:
 def _prepare(tag: str) -> _Wanted:
     bare = tag.translate(WIDE).strip("# ")
     if has_east_asian(bare) or not any(letter.isalnum() for letter in bare):
-        return _Wanted("", (), "", "", bare.casefold())
+        return _Wanted("", "", (), "", "", bare.casefold())
     words = words_of(tag)
     glued = "".join(words)
-    return _Wanted(_first(glued), tuple(map(_root, words)), _root(glued), words[-1], "")
+    stems = tuple(map(_root, words))
+    return _Wanted(_hint(stems[0]), _first(glued), stems, _root(glued), words[-1], "")
+
+
+def _hint(root: str) -> str:
+    """Letters with which every word of this stem begins, as `_letters` has them; stems of three may hide one more."""
+    return _letters(root)[: 3 if len(root) > 3 else 2] if root.isascii() else ""
+
+
+def _letters(text: str) -> str:
+    """The text without case and apostrophes, and with y as i, which is how stems have it."""
+    return text.lower().replace("'", "").replace("y", "i")
 
 
 def _first(word: str) -> str:
