@@ -15,6 +15,9 @@ from tagsmith.terminal import Counter, say, show, table
 if TYPE_CHECKING:
     from tagsmith.pipelines.work import Work
 
+Line = tuple[str, float | None, str]  # what was found, its score, a note
+Lines = Callable[[Any], list[Line]]
+
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts.")]
 Passages = Annotated[list[str] | None, typer.Argument(metavar="PASSAGE", help="Passages that may have the answer.")]
 Title = Annotated[str, typer.Option(help="The title of the texts given here.")]
@@ -42,10 +45,7 @@ def classify(  # noqa: PLR0913 - one for each option
     work = _work(model, "classify", top)
     given = [Labelled(text, title, number) for number, text in enumerate(texts or ())]
     rows = given or read(work.reads, input or "-", rename=with_title(field, title_field))
-    answers = work.answers(rows)
-    if texts and _for_reading(output, as_json):
-        return _show(answers, lambda item, one: [(label.label, label.score, "") for label in one.labels])
-    return _write(work, answers, output, quiet=bool(texts))
+    return _tell(work.answers(rows), work, output, lines=_label_lines if texts else None, as_json=as_json)
 
 
 def answer(
@@ -68,10 +68,7 @@ def answer(
     work = _work(model, "answer", top)
     given = [Question(question or "", text, id=number) for number, text in enumerate(passages or ())]
     rows = given or read(work.reads, input or "-", rename=fields_of(field))
-    answers = work.answers(rows)
-    if passages and _for_reading(output, as_json):
-        return _show(answers, _answer_lines)
-    return _write(work, answers, output, quiet=bool(passages))
+    return _tell(work.answers(rows), work, output, lines=_answer_lines if passages else None, as_json=as_json)
 
 
 def extract(  # noqa: PLR0913
@@ -93,10 +90,7 @@ def extract(  # noqa: PLR0913
     work = _work(model, "extract", top)
     given = [Document(text, title, number) for number, text in enumerate(texts or ())]
     rows = given or read(work.reads, input or "-", rename=with_title(field, title_field))
-    answers = work.answers(rows)
-    if texts and _for_reading(output, as_json):
-        return _show(answers, lambda item, one: [(tag.text, tag.score, f"{len(tag.spans)}x") for tag in one.tags])
-    return _write(work, answers, output, quiet=bool(texts))
+    return _tell(work.answers(rows), work, output, lines=_tag_lines if texts else None, as_json=as_json)
 
 
 def _work(model: str, task: str, top: int | None) -> Work:
@@ -106,8 +100,11 @@ def _work(model: str, task: str, top: int | None) -> Work:
     return read_work(load_reader(model, task), top=top)
 
 
-def _for_reading(output: str, as_json: bool) -> bool:
-    return output == "-" and not as_json and sys.stdout.isatty()
+def _tell(answers: Iterable[tuple[Any, Any]], work: Work, output: str, *, lines: Lines | None, as_json: bool) -> int:
+    """Answers to texts given here (`lines`: how they look) for a reader, where one looks on; else as rows."""
+    if lines and output == "-" and not as_json and sys.stdout.isatty():
+        return _show(answers, lines)
+    return _write(work, answers, output, quiet=lines is not None)
 
 
 def _write(work: Work, answers: Iterable[tuple[Any, Any]], output: str, *, quiet: bool) -> int:
@@ -123,21 +120,29 @@ def _write(work: Work, answers: Iterable[tuple[Any, Any]], output: str, *, quiet
     return 1 if wrong else 0
 
 
-def _answer_lines(item: Any, one: Any) -> list[tuple[str, float | None, str]]:
+def _label_lines(one: Any) -> list[Line]:
+    return [(label.label, label.score, "") for label in one.labels]
+
+
+def _tag_lines(one: Any) -> list[Line]:
+    return [(tag.text, tag.score, f"{len(tag.spans)}x") for tag in one.tags]
+
+
+def _answer_lines(one: Any) -> list[Line]:
     found = [(each.text, each.score, f"at {each.start}") for each in one.answers]
     return found or [("the passage does not say", None, "")]
 
 
-def _show(answers: Iterable[tuple[Any, Any]], lines: Callable[[Any, Any], list[Any]]) -> int:
+def _show(answers: Iterable[tuple[Any, Any]], lines: Lines) -> int:
     """The answers for a reader."""
     code = 0
-    for item, one in answers:
+    for _, one in answers:
         if one.error:
             say(f"error: {one.error}")
             code = 1
             continue
         made = table("", "", "")
-        for text, score, note in lines(item, one):
+        for text, score, note in lines(one):
             made.add_row(f"  {text}", "" if score is None else f"{score:.3f}", note)
         show(made)
     return code

@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 Reads = Literal["posts", "documents", "pairs", "labelled", "questions"]
 Stream = Callable[[Iterable[Any]], Iterator[tuple[Any, Any]]]
 
-_MAKERS: dict[Reads, tuple[Callable[[Any], Any], str | None]] = {  # and the column that a table must have
+MAKERS: dict[Reads, tuple[Callable[[Any], Any], str | None]] = {  # and the column that a table must have
     "posts": (post_of, "text"),
     "documents": (document_of, None),
     "pairs": (pair_of, "query"),
@@ -141,7 +141,7 @@ def answered(
 
 def read(reads: Reads, path: str | Path, *, rename: Mapping[str, str] = {}) -> Iterator[Any]:
     """The rows of a file as the records that a model reads."""
-    make, need = _MAKERS[reads]
+    make, need = MAKERS[reads]
     return read_as(make, path, rename=rename, need=need)
 
 

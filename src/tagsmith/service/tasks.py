@@ -13,18 +13,14 @@ from tagsmith.config import from_dict, nearest
 from tagsmith.errors import ConfigError, DataError
 from tagsmith.pipelines.near import NearStages, near_row
 from tagsmith.pipelines.tag import Tagger
+from tagsmith.pipelines.work import MAKERS, READS, Reads
 from tagsmith.records import (
     Document,
     Labelled,
     Pair,
     Post,
     answers_row,
-    document_of,
-    labelled_of,
     labels_row,
-    pair_of,
-    post_of,
-    question_of,
     reply_row,
     to_row,
     vector_row,
@@ -106,16 +102,11 @@ TASKS = {
     "extract": Task("The keyphrases that stand in each document.", ReadParameters, to_row),
     "nearest": Task("The nearest posts of the index.", NearParameters, near_row),
 }
-READERS: dict[str, tuple[Callable[[Any], Any], Callable[[str], Any] | None]] = {  # of an object, of a string
-    "hashtag": (post_of, Post),
-    "rank": (post_of, Post),
-    "embed": (post_of, Post),
-    "near": (post_of, Post),
-    "keyphrase": (document_of, Document),
-    "extract": (document_of, Document),
-    "classify": (labelled_of, Labelled),
-    "reply": (pair_of, Pair),
-    "answer": (question_of, None),
+OF_TEXT: dict[Reads, Callable[[str], Any]] = {  # records that a text alone makes
+    "posts": Post,
+    "documents": Document,
+    "labelled": Labelled,
+    "pairs": Pair,
 }
 
 
@@ -142,7 +133,8 @@ def parameters_of(route: str, given: Any) -> Any:
 
 def record_of(task: str, given: Any, place: str) -> Any:
     """One input as the record that models of this task read."""
-    of_row, of_text = READERS[task]
+    reads = "posts" if task == "near" else READS[task]
+    of_row, of_text = MAKERS[reads][0], OF_TEXT.get(reads)
     if isinstance(given, str) and of_text is not None:
         return of_text(given)
     if not isinstance(given, Mapping):
