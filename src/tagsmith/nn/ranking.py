@@ -58,15 +58,16 @@ class TagHead(nn.Module):
             kept.copy_(value)
 
     @torch.no_grad()
-    def row_for(self, examples: Tensor, *, doubt: float) -> tuple[Tensor, Tensor]:
+    def row_for(self, examples: Tensor, *, doubt: float, boost: float = 0.0) -> tuple[Tensor, Tensor]:
         """The row and bias of a tag with these examples.  (examples, width) -> (width,), ()
 
-        `doubt` is how many examples' worth of trust the mean of all posts has: few examples move little.
+        `doubt` is how many examples' worth of trust the mean of all posts has: few examples move little. `boost` is
+        added to the bias.
         """
         share = len(examples) / (len(examples) + doubt)
         apart = share * (examples.float().mean(0) - self.center.float())
         row = self.usual.float() + self.foretell.float() @ apart
-        return row[:-1], row[-1]
+        return row[:-1], row[-1] + boost
 
 
 def _kept(*shape: int) -> nn.Parameter:
