@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
-from tagsmith.decode import top_of
 from tagsmith.errors import ConfigError
+from tagsmith.nn.best import top_of
 from tagsmith.pipelines.tag import Candidate, Raw
 
 
