@@ -50,7 +50,7 @@ def _tops(scores: Tensor, keep: int) -> Tops:
     return Tops(values - most, ids, most, scores.sub_(most).exp_().sum(-1, keepdim=True).log_())
 
 
-def top_of(scores: Tensor, keep: int, *, block: int = 128) -> tuple[Tensor, Tensor]:
+def top_of(scores: Tensor, keep: int, *, block: int = 64) -> tuple[Tensor, Tensor]:
     """`topk` for long rows: the best `keep` lie in the `keep` blocks with the largest maxima.  (rows, vocab)"""
     _rows, vocab = scores.shape
     whole = vocab - vocab % block
