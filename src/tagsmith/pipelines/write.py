@@ -21,7 +21,7 @@ from tagsmith.pipelines.tag import Candidate, Raw, Read
 from tagsmith.text.hashtags import key
 from tagsmith.text.pieces import END, SEPARATOR, Pieces
 
-READ = 1536  # tokens that the encoder reads at once on a CPU
+READ = 1024  # tokens that the encoder reads at once on a CPU
 GRAIN = 8  # posts by which their number grows
 
 
@@ -44,7 +44,7 @@ class TagSettings:
 class Writer:
     """Searches for the likeliest tags."""
 
-    batch = 128
+    batch = 64
 
     def __init__(self, model: SegTrm, pieces: Pieces) -> None:
         self.model = model
