@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tagsmith.decode import Ends, at_least, ban, beam, draw, greedy, no_repeat, sample, top_of
+from tagsmith.decode import Ends, at_least, ban, beam, draw, enough, greedy, no_repeat, sample
+from tagsmith.errors import ConfigError
+from tagsmith.nn.best import Best, best_of, top_of
 
 END, VOCAB, STEPS = 1, 5, 4
 
@@ -44,6 +46,17 @@ class Table:
 
     def _scores(self, state) -> Tensor:
         return torch.stack([torch.stack([self.scores_after(*prefix) for prefix in rows]) for rows in state])
+
+
+class TableBest(Table):
+    """The same, which tells the likeliest tokens alone."""
+
+    def __init__(self, texts: int, *, keep: int) -> None:
+        super().__init__(texts)
+        self.keep = keep
+
+    def _scores(self, state) -> Best:  # type: ignore[override]
+        return best_of(super()._scores(state), min(self.keep, VOCAB))
 
 
 def every_sequence(table: Table, text: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -87,6 +100,31 @@ def test_the_company_of_other_texts_changes_nothing():
     together = beam(Table(5), width=3, ends=Ends((END,)), steps=STEPS)
     alone = beam(Table(1), width=3, ends=Ends((END,)), steps=STEPS)
     assert_close(together.scores[0], alone.scores[0])
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_a_beam_that_is_told_the_best_tokens_finds_what_it_finds_with_all_scores(width):
+    ends = Ends((END,))
+    chosen = beam(TableBest(6, keep=enough(width, ends)), width=width, ends=ends, steps=STEPS)
+    for one, other in zip(chosen, beam(Table(6), width=width, ends=ends, steps=STEPS), strict=True):
+        assert_close(one, other)
+
+
+def test_constraints_ask_for_all_scores():
+    with pytest.raises(ConfigError, match="give a stepper, not a chooser"):
+        beam(TableBest(1, keep=3), width=2, ends=Ends((END,)), steps=STEPS, constraints=[ban([0])])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_the_best_of_long_rows_are_the_best_log_probabilities(kind, monkeypatch):
+    monkeypatch.setattr("tagsmith.nn.best.PART", 3000)  # three rows at a time
+    scores = (torch.randn(4, 2, 1000, generator=torch.Generator().manual_seed(3)) * 3).to(kind)
+    before = scores.clone()
+    wanted, places = scores.float().log_softmax(-1).topk(5)
+    logs, ids = best_of(scores, 5)
+    assert_close(logs, wanted)
+    assert_close(scores.gather(2, ids), scores.gather(2, places))  # equal ones may change places
+    assert_close(scores, before, atol=0, rtol=0)
 
 
 def test_a_share_leaves_out_only_what_lies_below_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,17 +13,20 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tagsmith.errors import ConfigError
-from tagsmith.nn.attention import Attention
+from tagsmith.nn.attention import EVEN, Attention, as_bias
 from tagsmith.nn.copying import Pointer
 from tagsmith.nn.embed import TokenEmbedding, sinusoids, waves_at
+from tagsmith.nn.linear import Linear, can_pack
 from tagsmith.nn.losses import TokenLoss
 from tagsmith.nn.masks import causal, padding, segment_view, window
 from tagsmith.nn.positions import RelativeBias, RelativeWaves
 from tagsmith.nn.recurrent import AdditiveAttention, RecurrentDecoder, RecurrentEncoder
 from tagsmith.nn.select import Grid, Mahalanobis, SegmentSelector, cosine, euclidean, manhattan
 from tagsmith.nn.sparse import SparseView
+from tagsmith.nn.transformer import Encoder, EncoderLayer
 
 CELLS = ("gru", "lstm")
+LOOSE = {"atol": 0.03, "rtol": 0.03}  # of half precision
 # who may look at whom in [S] [SEG] a b [SEG] c d, a row for each query
 VIEWS = {
     "full": ["1111111"] * 7,
@@ -118,6 +123,18 @@ def test_attention_has_the_papers_gradient():
     layer, mask = attention(True), random(2, 3, 3, seed=4) > -0.5
     run = lambda query, memory: layer.plain(query, memory, mask)  # noqa: E731
     check_gradient(layer, run, random(2, 3, 8), random(2, 3, 8, seed=1))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("length", [5, 16, 23])
+def test_a_mask_made_into_numbers_once_is_the_mask(length, kind):
+    encoder = shaken(Encoder([EncoderLayer(Attention(8, 2), 8, 16) for _ in range(2)], 8)).to(kind)
+    states, mask = random(3, length, 8).to(kind), padding(torch.tensor([length, 3, 1]), length) & causal(length)
+    assert as_bias(mask, states).shape[-1] % EVEN == 0
+    slow = states
+    for layer in encoder.layers:
+        slow = layer(slow, mask)
+    assert_close(encoder(states, mask), encoder.norm(slow), **({} if kind == torch.float32 else LOOSE))
 
 
 def test_heads_must_divide_the_width():
@@ -316,6 +333,19 @@ def test_a_pointer_gives_distributions_with_weight_on_what_it_copies(extra):
     assert copied[0, :, 4].abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pointer_knows_its_best_tokens_without_the_whole_mixture(seed):
+    pointer = shaken(Pointer(4))
+    scores, states = random(2, 3, 300, seed=seed) * 3, random(2, 3, 4, seed=seed)
+    weights = random(2, 3, 6, seed=seed).softmax(-1)
+    source = torch.tensor([[1, 1, 2, 3, 150, 1], [0, 4, 4, 299, 4, 0]])
+    source[0, 2:4] = scores[0].sum(0).topk(2).indices  # copied words that the vocabulary likes too
+    logs, ids = pointer.best(scores, states, weights, source, keep=7)
+    wanted, places = pointer(scores, states, weights, source).topk(7)
+    assert_close(logs, wanted)
+    assert ids.tolist() == places.tolist()
+
+
 def test_a_pointer_has_the_right_gradient():
     pointer, source = shaken(Pointer(3)), torch.tensor([[0, 2, 2, 5]])
     run = lambda scores, states, raw: pointer(scores, states, raw.softmax(-1), source, extra=2)  # noqa: E731
@@ -434,3 +464,37 @@ def test_a_view_by_place_reads_a_long_text_near_by_near_as_all_at_once(monkeypat
     torch.testing.assert_close(attention(states, states, mask), whole, atol=1e-5, rtol=1e-4)
     every = mask.expand(-1, 23, -1)  # a mask for each query
     torch.testing.assert_close(attention(states, states, every), whole, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(not can_pack(), reason="this processor or this torch has no packed matrices")
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_a_packed_matrix_multiplies_as_the_plain_one(rows):
+    layer, states = shaken(Linear(24, 33)).to(torch.bfloat16), random(rows, 2, 24).to(torch.bfloat16)
+    for given in (states, states.transpose(0, 1), states[:, :1]):
+        with torch.inference_mode():
+            packed = layer(given)
+        assert layer.packing._kept is not None
+        assert_close(packed, linear(given, layer.weight, layer.bias), **LOOSE)
+
+
+def test_a_matrix_that_has_changed_is_packed_again():
+    layer, states = shaken(Linear(8, 8)).to(torch.bfloat16), random(3, 8).to(torch.bfloat16)
+    for change in (lambda: layer.weight.mul_(2), lambda: setattr(layer, "weight", nn.Parameter(layer.weight * 3))):
+        with torch.inference_mode():
+            layer(states)
+        with torch.no_grad():
+            change()
+            wanted = linear(states, layer.weight, layer.bias)
+        with torch.inference_mode():
+            assert_close(layer(states), wanted, **LOOSE)
+    assert copy.deepcopy(layer).packing._kept is None
+
+
+def test_outside_inference_a_matrix_stays_plain():
+    layer = Linear(8, 8).to(torch.bfloat16)
+    layer(random(3, 8).to(torch.bfloat16)).sum().backward()
+    assert layer.packing._kept is None
+    assert layer.weight.grad is not None
+    with torch.inference_mode():
+        layer.float()(random(3, 8))
+    assert layer.packing._kept is None

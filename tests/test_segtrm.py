@@ -7,7 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from battery import check_all, random_batch
+from tagsmith.decode import Ends, beam, enough
 from tagsmith.models.segtrm import SIZES, SegTrm, SegTrmConfig, lay_grid
+from tagsmith.text.pieces import END
 
 TINY = {
     "vocab": 40,
@@ -106,6 +108,16 @@ def test_the_decoder_begins_with_the_vector_of_the_text():
     model, batch = build("soft"), random_batch()
     memory = model.encode(batch.source, batch.source_lengths)
     assert_close(memory.begin, memory.states[:, 0])
+
+
+@pytest.mark.parametrize("variant", ["soft-scale", "post-norm-copy", "transabs-copy"])
+def test_a_beam_told_the_best_tokens_writes_what_one_with_all_scores_writes(variant):
+    model, batch, ends = build(variant), random_batch(), Ends((END,))
+    found = beam(model.stepper(batch.source, batch.source_lengths), width=4, ends=ends, steps=6)
+    memory = model.encode(batch.source, batch.source_lengths)
+    chosen = beam(model.chooser(memory, keep=enough(4, ends)), width=4, ends=ends, steps=6)
+    assert chosen.tokens.tolist() == found.tokens.tolist()
+    assert_close(chosen.scores, found.scores, atol=1e-4, rtol=0)
 
 
 def test_named_sizes_are_whole():

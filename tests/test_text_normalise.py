@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagsmith.text.normalise import align, lone_surrogate, normalise
+from tagsmith.text.normalise import _marks, align, lone_surrogate, normalise
 
 PIECES = [
     *(
@@ -75,6 +75,13 @@ def test_alignment_gives_the_same_text_and_offsets_that_only_grow(text: str) -> 
     assert len(origins) == len(clean) + 1
     assert origins == sorted(origins)
     assert 0 <= origins[0] <= origins[-1] <= len(text)
+
+
+@given(posts)
+def test_a_text_without_links_is_marked_as_among_blanks_that_ask_for_the_whole_pattern(text: str) -> None:
+    text = " ".join(text.split())
+    whole = _marks(f"{text} .  .")
+    assert _marks(text) == [edit for edit in whole if edit.end <= len(text)]
 
 
 def test_alignment_leads_back_to_the_words() -> None:

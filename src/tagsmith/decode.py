@@ -12,9 +12,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from tagsmith.errors import ConfigError
+from tagsmith.nn.best import Best, best_of, top_of
+
 State = TypeVar("State")
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # texts that go on together
 Constraint = Callable[[Tensor, Tensor], Tensor]  # tokens so far (batch, beam, written), scores -> scores
-ROWS = 32  # hypotheses whose next tokens are compared at once on a CPU
 
 
 class Ends(NamedTuple):
@@ -44,6 +47,15 @@ class Stepper(Protocol[State]):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]: ...  # (batch, beam) -> (batch, beam, vocab)
     def reorder(self, state: State, parents: Tensor) -> State: ...  # (batch, beam) of the beam before
     def narrow(self, state: State, texts: Tensor) -> State: ...  # only these texts of the batch go on
+
+
+class Chooser(Protocol[State]):
+    """The same of a model that tells the likeliest tokens alone, which is all a beam without constraints asks for."""
+
+    def start(self) -> tuple[Best, State]: ...
+    def step(self, tokens: Tensor, state: State) -> tuple[Best, State]: ...
+    def reorder(self, state: State, parents: Tensor) -> State: ...
+    def narrow(self, state: State, texts: Tensor) -> State: ...
 
 
 class Found(NamedTuple):
@@ -101,8 +113,13 @@ class _Beam(NamedTuple):
         return _Beam(*(part[places] for part in self))
 
 
+def enough(width: int, ends: Ends) -> int:
+    """How many of the likeliest tokens a beam asks for: those that go on, and those that end."""
+    return width + len(ends.tokens)
+
+
 def beam(
-    stepper: Stepper[State],
+    stepper: Stepper[State] | Chooser[State],
     *,
     width: int,
     ends: Ends,
@@ -117,14 +134,10 @@ def beam(
     can no longer change leave the batch, and hypotheses that can enter no list leave the beam.
     """
     scores, state = stepper.start()
-    batch = scores.shape[0]
-    beams = _Beam(
-        written=scores.new_zeros((batch, 1, 0), dtype=torch.long),
-        scores=scores.new_zeros((batch, 1), dtype=torch.float32),
-        ended=scores.new_zeros((batch, width, 0), dtype=torch.long),
-        ended_scores=scores.new_full((batch, width), -math.inf, dtype=torch.float32),
-    )
-    texts = torch.arange(batch, device=scores.device)  # which texts are still in the batch
+    if constraints and isinstance(scores, Best):
+        raise ConfigError("constraints ask for the scores of all tokens; give a stepper, not a chooser")
+    beams = _first_beam(scores.ids if isinstance(scores, Best) else scores, width)
+    texts = torch.arange(len(beams.scores), device=beams.scores.device)  # which texts are still in the batch
     settled: list[tuple[Tensor, _Beam]] = []
     for step in range(1, steps + 1):
         beams, parents = _grow(
@@ -134,8 +147,8 @@ def beam(
         alive = hopeful.any(1)
         if step == steps or not bool(alive.any()):
             break
-        size = 1 << (int(alive.sum()) - 1).bit_length()
-        if size < len(alive):  # halving, so that few shapes occur: some settled texts may stay, which changes nothing
+        size = next((size for size in SIZES if size >= int(alive.sum())), len(alive))
+        if size < len(alive):  # few sizes, so that few shapes occur: some settled texts may stay, which changes nothing
             stay = torch.zeros_like(alive).scatter(0, alive.int().argsort(descending=True, stable=True)[:size], True)
             settled.append((texts[~stay], beams.rows(~stay)))
             kept = stay.nonzero()[:, 0]
@@ -283,7 +296,7 @@ def no_repeat(size: int) -> Constraint:
 
 def _grow(
     beams: _Beam,
-    scores: Tensor,
+    scores: Tensor | Best,
     ends: Ends,
     *,
     width: int,
@@ -292,10 +305,9 @@ def _grow(
     constraints: Sequence[Constraint],
 ) -> tuple[_Beam, Tensor]:
     """Add one token to every hypothesis; those that end leave the beam."""
-    batch, live, _ = scores.shape
     length = beams.written.shape[2] + 1
-    keep = min(width + len(ends.tokens), scores.shape[2])
-    logs, ids = _best(scores, beams.written, constraints, keep)  # (batch, live, keep)
+    logs, ids = _best(scores, beams.written, constraints, enough(width, ends))
+    batch, live, keep = ids.shape
     totals = (beams.scores[:, :, None] + logs).flatten(1)
     ids = ids.flatten(1)
     parents = torch.arange(live, device=ids.device).repeat_interleave(keep).expand(batch, -1)
@@ -311,6 +323,16 @@ def _grow(
     parents = parents.gather(1, places)
     written = _extend(beams.written, parents, ids.gather(1, places))
     return _Beam(written, live_scores, pool, pool_scores), parents
+
+
+def _first_beam(scores: Tensor, width: int) -> _Beam:
+    batch = len(scores)
+    return _Beam(
+        written=scores.new_zeros((batch, 1, 0), dtype=torch.long),
+        scores=scores.new_zeros((batch, 1), dtype=torch.float32),
+        ended=scores.new_zeros((batch, width, 0), dtype=torch.long),
+        ended_scores=scores.new_full((batch, width), -math.inf, dtype=torch.float32),
+    )
 
 
 def _extend(written: Tensor, parents: Tensor, ids: Tensor) -> Tensor:
@@ -335,36 +357,14 @@ def _gather_found(groups: list[tuple[Tensor, _Beam]], ends: Ends) -> Found:
     return Found(ended, torch.cat([beams.ended_scores for _, beams in groups])[order], ends.lengths(ended))
 
 
-def _best(scores: Tensor, written: Tensor, constraints: Sequence[Constraint], keep: int) -> tuple[Tensor, Tensor]:
-    """The likeliest tokens' log-probabilities and ids, without sorting or writing out the whole distribution."""
+def _best(scores: Tensor | Best, written: Tensor, constraints: Sequence[Constraint], keep: int) -> Best:
+    """The likeliest tokens of each hypothesis, `keep` of them unless there are fewer."""
+    if isinstance(scores, Best):
+        return scores
+    keep = min(keep, scores.shape[2])
     if constraints:
-        return _log_softmax(scores, written, constraints).topk(keep)
-    flat = scores.flatten(0, 1)  # (rows, vocab)
-    # on a CPU some rows at a time: a whole batch in full precision would leave the caches and fill the memory
-    parts = flat.split(len(flat) if flat.is_cuda else ROWS)
-    logs, ids = zip(*(_best_rows(part.float(), keep) for part in parts), strict=True)
-    shape = (*scores.shape[:2], keep)
-    return torch.cat(logs).view(shape), torch.cat(ids).view(shape)
-
-
-def _best_rows(scores: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    values, ids = top_of(scores, keep)
-    total = (scores - values[:, :1]).exp_().sum(-1, keepdim=True).log_()
-    return values - values[:, :1] - total, ids
-
-
-def top_of(scores: Tensor, keep: int, *, block: int = 128) -> tuple[Tensor, Tensor]:
-    """`topk` for long rows: the best `keep` lie in the `keep` blocks with the largest maxima.  (rows, vocab)"""
-    _rows, vocab = scores.shape
-    whole = vocab - vocab % block
-    if whole // block <= keep or scores.is_cuda:
-        return scores.topk(keep)
-    blocks = scores[:, :whole].unflatten(1, (-1, block))
-    places = blocks.amax(-1).topk(keep).indices  # (rows, keep)
-    inside = blocks.gather(1, places[:, :, None].expand(-1, -1, block)).flatten(1)
-    values, found = torch.cat([inside, scores[:, whole:]], dim=1).topk(keep)
-    ids = places.gather(1, (found // block).clamp(max=keep - 1)) * block + found % block
-    return values, torch.where(found < keep * block, ids, found - keep * block + whole)
+        return Best(*_log_softmax(scores, written, constraints).topk(keep))
+    return best_of(scores, keep)
 
 
 def _log_softmax(scores: Tensor, written: Tensor, constraints: Sequence[Constraint]) -> Tensor:

@@ -162,12 +162,10 @@ def gather(flat: NDArray[Any], starts: Ids, lengths: Ids) -> Ids:
 
 def pad_ids(rows: Sequence[list[int]], *, longest: int, width: int = 0) -> tuple[Tensor, Tensor]:
     """Lists of ids as one padded tensor, at least `width` wide, and their lengths, cut at `longest`."""
-    lengths = torch.tensor([min(len(row), longest) for row in rows])
-    width = int(_round_up(max(int(lengths.max()), min(width, longest), 1)))
-    ids = torch.full((len(rows), width), PAD)
-    for place, row in enumerate(rows):
-        ids[place, : lengths[place]] = torch.tensor(row[:longest])
-    return ids, lengths
+    lengths = [min(len(row), longest) for row in rows]
+    width = int(_round_up(max(*lengths, min(width, longest), 1)))
+    ids = [row[:length] + [PAD] * (width - length) for row, length in zip(rows, lengths, strict=True)]
+    return torch.from_numpy(np.array(ids, np.int64)), torch.tensor(lengths)
 
 
 def prefetch(steps: Iterable[list[Any]], *, ahead: int = 4, pin: bool = False) -> Iterator[list[Any]]:

@@ -20,6 +20,7 @@ from tagsmith.data.batches import PairBatch
 from tagsmith.models.tweet2vec import RankOutput
 from tagsmith.nn.attention import Attention
 from tagsmith.nn.embed import sinusoids
+from tagsmith.nn.linear import Linear
 from tagsmith.nn.losses import label_loss
 from tagsmith.nn.masks import padding
 from tagsmith.nn.ranking import TagHead
@@ -63,7 +64,7 @@ class Quick(nn.Module):
         self.register_buffer("waves", sinusoids(config.longest, config.width) * 0.02, persistent=False)
         layers = [_layer(config) for _ in range(config.layers)]
         self.encoder = Encoder(layers, config.width) if layers else None
-        self.project = nn.Linear(config.width, config.width)
+        self.project = Linear(config.width, config.width)
         self.head = TagHead(config.width, config.tags, learned=config.learned)
         for table in filter(None, (self.table, self.pair_table)):
             nn.init.normal_(table.weight, std=0.02)

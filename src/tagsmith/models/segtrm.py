@@ -11,8 +11,10 @@ The paper's systems are settings: TRANSABS has no grid; Softbase and Hardbase se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +23,17 @@ from torch.nn.functional import nll_loss, pad
 from tagsmith.config import check_positive
 from tagsmith.data.batches import PairBatch
 from tagsmith.nn.attention import Attention, KeysValues
+from tagsmith.nn.best import Best, best_of
 from tagsmith.nn.copying import Pointer
 from tagsmith.nn.embed import TokenEmbedding
+from tagsmith.nn.linear import Packing
 from tagsmith.nn.losses import TokenLoss
 from tagsmith.nn.masks import SegmentView, causal, or_itself, padding, segment_view
 from tagsmith.nn.select import Gradient, Grid, Reach, SegmentSelector, Selection, Similarity
 from tagsmith.nn.transformer import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer, NormPlace
 from tagsmith.text.pieces import PAD, SEGMENT, TEXT
+
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ class SegTrm(nn.Module):
             self.pointer = Pointer(width)
         self.token_loss = TokenLoss(smoothing=config.smoothing, pad=PAD)
         self.out_bias = nn.Parameter(torch.zeros(config.vocab))  # the output matrix is the token table
+        self.packing = Packing()  # of that matrix
         self.apply(_start_small)
 
     def forward(self, batch: PairBatch) -> SegTrmOutput:
@@ -147,9 +154,13 @@ class SegTrm(nn.Module):
             picked.states, picked.mask, self._ids_of(ids, picked), states[:, 0], picked.weights, picked.chosen
         )
 
-    def stepper(self, source: Tensor, lengths: Tensor) -> SegTrmStepper:
+    def stepper(self, source: Tensor, lengths: Tensor) -> SegTrmStepper[Tensor]:
         """Ready to write, one token at a time."""
-        return SegTrmStepper(self, self.encode(source, lengths))
+        return SegTrmStepper(self, self.encode(source, lengths), self.scores)
+
+    def chooser(self, memory: SegTrmMemory, *, keep: int) -> SegTrmStepper[Best]:
+        """The same for a beam, told the `keep` likeliest tokens alone."""
+        return SegTrmStepper(self, memory, partial(self.best, keep=keep))
 
     def write(self, batch: PairBatch) -> tuple[Tensor, SegTrmMemory]:
         """Decoder states over whole targets.  -> (batch, target, width)"""
@@ -171,13 +182,28 @@ class SegTrm(nn.Module):
         places = picked.places[:, :, None].expand(-1, -1, wide)
         return pad(ids[:, :, :wide].gather(1, places).flatten(1), (1, 0), value=TEXT)
 
-    def scores(self, states: Tensor, memory: SegTrmMemory) -> Tensor:
-        """Scores of every token (log-probabilities where the model copies).  -> (batch, target, vocab)"""
-        scores = nn.functional.linear(states, self.embed_target.table.weight, self.out_bias)
+    def scores(self, states: Tensor, memory: SegTrmMemory, looked: KeysValues | None = None) -> Tensor:
+        """Scores of every token (log-probabilities where the model copies).  -> (batch, target, vocab)
+
+        `looked` is the memory as `look` sees it, where that is known.
+        """
+        scores = self._vocabulary(states)
         if not self.config.copy:
             return scores
-        weights = self.look.weights(states, memory.states, memory.mask)[:, 0]  # (batch, target, key)
+        weights = self.look.weights(states, looked or memory.states, memory.mask)[:, 0]  # (batch, target, key)
         return self.pointer(scores, states, weights, memory.ids)
+
+    def best(self, states: Tensor, memory: SegTrmMemory, looked: KeysValues | None = None, *, keep: int) -> Best:
+        """The likeliest tokens by those scores.  -> (batch, target, keep)"""
+        scores = self._vocabulary(states)
+        keep = min(keep, scores.shape[2])
+        if not self.config.copy:
+            return best_of(scores, keep)
+        weights = self.look.weights(states, looked or memory.states, memory.mask)[:, 0]
+        return self.pointer.best(scores, states, weights, memory.ids, keep=keep)
+
+    def _vocabulary(self, states: Tensor) -> Tensor:
+        return self.packing.linear(states, self.embed_target.table.weight, self.out_bias)
 
 
 class SegTrmState(NamedTuple):
@@ -185,23 +211,31 @@ class SegTrmState(NamedTuple):
 
     memory: SegTrmMemory
     projected: tuple[KeysValues, ...]  # the memory as each decoder layer sees it
+    looked: KeysValues | None  # the same as copying sees it
     cache: DecoderCache  # rows = batch * beam
 
 
-class SegTrmStepper:
-    """The decoder as search sees it; the hypotheses of a batch are (batch, beam)."""
+class SegTrmStepper(Generic[Told]):
+    """The decoder as search sees it; the hypotheses of a batch are (batch, beam).
 
-    def __init__(self, model: SegTrm, memory: SegTrmMemory) -> None:
+    `tell` makes of decoder states (batch, beam, width) what search is told: all scores, or the best.
+    """
+
+    def __init__(
+        self, model: SegTrm, memory: SegTrmMemory, tell: Callable[[Tensor, SegTrmMemory, KeysValues | None], Told]
+    ) -> None:
         self.model = model
         self.memory = memory
+        self.tell = tell
 
-    def start(self) -> tuple[Tensor, SegTrmState]:
-        """Scores of the first token (batch, 1, vocab)."""
+    def start(self) -> tuple[Told, SegTrmState]:
+        """What is told of the first token (batch, 1, ...)."""
         projected = self.model.decoder.remember(self.memory.states)
-        return self._advance(self.memory.begin[:, None], SegTrmState(self.memory, projected, DecoderCache()))
+        looked = self.model.look.remember(self.memory.states) if self.model.config.copy else None
+        return self._advance(self.memory.begin[:, None], SegTrmState(self.memory, projected, looked, DecoderCache()))
 
-    def step(self, tokens: Tensor, state: SegTrmState) -> tuple[Tensor, SegTrmState]:
-        """Tokens just written (batch, beam) -> scores of the next (batch, beam, vocab)."""
+    def step(self, tokens: Tensor, state: SegTrmState) -> tuple[Told, SegTrmState]:
+        """Tokens just written (batch, beam) -> what is told of the next (batch, beam, ...)."""
         return self._advance(self.model.embed_target(tokens.reshape(-1, 1), start=state.cache.length - 1), state)
 
     def reorder(self, state: SegTrmState, parents: Tensor) -> SegTrmState:
@@ -215,13 +249,14 @@ class SegTrmStepper:
         return SegTrmState(
             SegTrmMemory(*(part[texts] for part in state.memory)),
             tuple(layer.rows(texts) for layer in state.projected),
+            state.looked.rows(texts) if state.looked else None,
             state.cache.rows(_rows(state, every).view(-1, beam)[texts].flatten()),
         )
 
-    def _advance(self, vectors: Tensor, state: SegTrmState) -> tuple[Tensor, SegTrmState]:
+    def _advance(self, vectors: Tensor, state: SegTrmState) -> tuple[Told, SegTrmState]:
         states, cache = self.model.decoder.step(vectors, state.cache, state.projected, state.memory.mask)
         beams = states.reshape(len(state.memory.states), -1, states.shape[-1])  # (batch, beam, width)
-        return self.model.scores(beams, state.memory), state._replace(cache=cache)
+        return self.tell(beams, state.memory, state.looked), state._replace(cache=cache)
 
 
 def _rows(state: SegTrmState, parents: Tensor) -> Tensor:

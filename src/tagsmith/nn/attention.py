@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from tagsmith.errors import ConfigError
+from tagsmith.nn.linear import Linear
 from tagsmith.nn.positions import Positions
 from tagsmith.nn.sparse import SparseView
 
+EVEN = 16  # keys: fused attention on a CPU takes half as long again for other numbers of them
 BLOCK = 512  # queries read at once where the text is longer and the view is sparse
 
 
@@ -36,7 +38,7 @@ class KeysValues(NamedTuple):
 
     def rows(self, places: Tensor) -> KeysValues:
         """The rows of the batch at `places`, in that order."""
-        return KeysValues(self.keys[places], self.values[places])
+        return KeysValues(self.keys.index_select(0, places), self.values.index_select(0, places))
 
 
 class Attention(nn.Module):
@@ -56,16 +58,20 @@ class Attention(nn.Module):
             raise ConfigError(f"width {width} is not a multiple of heads {heads}")
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * width)
+        self.out = Linear(width, width)
         self.positions = positions
         self.view = view
 
     def forward(self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None) -> Tensor:
-        """(batch, query, width), (batch, key, width), mask (batch?, query, key) -> (batch, query, width)"""
+        """(batch, query, width), (batch, key, width), mask (batch?, query, key) -> (batch, query, width)
+
+        Without positions and view the mask may also come as the numbers of `as_bias`, with places to spare.
+        """
         queries = self._split(self.query(query))
-        keys, values = memory if isinstance(memory, KeysValues) else self.remember(memory)
+        places = mask.shape[-1] if mask is not None else 0
+        keys, values = memory if isinstance(memory, KeysValues) else self.remember(memory, places=places)
         if self.view is None or queries.shape[2] <= BLOCK:
             mixed = self._mix(queries, keys, values, mask, first=keys.shape[2] - queries.shape[2])
         elif self.view.strong or keys.shape[2] != queries.shape[2]:
@@ -135,9 +141,12 @@ class Attention(nn.Module):
         _, values = memory if isinstance(memory, KeysValues) else self.remember(memory)
         return self.out((self.weights(query, memory, mask) @ values).transpose(1, 2).flatten(2))
 
-    def remember(self, memory: Tensor) -> KeysValues:
-        """Project a memory once, to look at it many times."""
-        keys, values = self.key_value(memory).chunk(2, dim=-1)
+    def remember(self, memory: Tensor, *, places: int = 0) -> KeysValues:
+        """Project a memory once, to look at it many times; zeros fill it up to so many places."""
+        both = self.key_value(memory)
+        if places > both.shape[1]:
+            both = pad(both, (0, 0, 0, places - both.shape[1]))
+        keys, values = both.chunk(2, dim=-1)
         return KeysValues(self._split(keys), self._split(values))
 
     def _split(self, states: Tensor) -> Tensor:
@@ -159,6 +168,15 @@ class Attention(nn.Module):
         """Through the keys' matrix, without its bias.  (length, width) -> (heads, length, size)"""
         width = states.shape[-1]
         return linear(states, self.key_value.weight[:width]).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+
+def as_bias(mask: Tensor, states: Tensor) -> Tensor:
+    """A mask as numbers to be added to scores, in the precision of these states, with barred places behind its keys.
+
+    There are so many of these that all are a multiple of `EVEN`.  (batch, query, key) -> (batch, query, places)
+    """
+    bias = states.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+    return pad(bias, (0, -mask.shape[-1] % EVEN), value=-math.inf)
 
 
 def _queries_of(mask: Tensor | None, some: slice) -> Tensor | None:

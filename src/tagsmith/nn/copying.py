@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
+
+from tagsmith.nn.best import Best, tops_of
 
 
 class Pointer(nn.Module):
@@ -44,3 +48,23 @@ class Pointer(nn.Module):
         same = wanted[:, :, :, None] == source_ids[:, None, None, :]  # (batch, target, n, source)
         copied = (same * weights.to(wide)[:, :, None, :]).sum(-1)
         return torch.log(torch.where(known, logs.exp(), 0.0) * write + copied * (1 - write) + 1e-10)
+
+    def best(self, scores: Tensor, states: Tensor, weights: Tensor, source_ids: Tensor, *, keep: int) -> Best:
+        """The likeliest tokens of `forward`, without writing out the mixture.  -> (batch, target, keep)
+
+        Copying only adds to a token's probability, so they are among the best of the vocabulary and the source's own.
+        """
+        tops = tops_of(scores.flatten(0, 1), keep)
+        values, ids, most, total = (part.view(*scores.shape[:2], -1) for part in tops)
+        write = self.gate(states).float().sigmoid()
+        same = source_ids[:, :, None] == source_ids[:, None, :]  # (batch, source, source)
+        copied = (weights.float() @ same.float()) * (1 - write)
+        own = scores.gather(2, source_ids[:, None, :].expand(-1, scores.shape[1], -1)).float()
+        read = torch.log((own - most - total).exp() * write + copied + 1e-10)
+        again = same.tril(-1).any(-1)[:, None]  # stands earlier in the source
+        read = read.masked_fill(again, -math.inf)
+        known = (ids[:, :, :, None] == source_ids[:, None, None, :]).any(-1)
+        written = torch.log((values - total).exp() * write + 1e-10).masked_fill(known, -math.inf)
+        logs, places = torch.cat([written, read], dim=-1).topk(keep)
+        every = torch.cat([ids, source_ids[:, None, :].expand(-1, scores.shape[1], -1)], dim=-1)
+        return Best(logs, every.gather(2, places))

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from tagsmith.nn.linear import Linear
+
 
 class TagHead(nn.Module):
     """Rows for known and for learned tags, and what new rows are made from."""
 
     def __init__(self, width: int, tags: int, *, learned: int = 0) -> None:
         super().__init__()
-        self.known = nn.Linear(width, tags)
+        self.known = Linear(width, tags)
         self.learned_rows = _kept(learned, width)
         self.learned_bias = _kept(learned)
         self.center = _kept(width)  # the mean of all posts

@@ -105,7 +105,7 @@ class SegmentSelector(nn.Module):
         places = self._draw(scores).topk(top, dim=-1).indices.sort(-1).values  # (batch, top)
         chosen = torch.zeros_like(real).scatter(1, places, True) & real
         wide = 1 if self.reach == "segments" else grid.blocks.shape[2]
-        kept = grid.blocks[:, :, :wide].gather(1, _spread(places, grid.blocks[:, :, :wide]))
+        kept = _pick(grid.blocks[:, :, :wide], places)
         filled = grid.filled[:, :, :wide].gather(1, places[:, :, None].expand(-1, -1, wide))
         kept = self._carry_gradient(kept, weights.gather(1, places) * chosen.sum(1, keepdim=True))
         states = torch.cat([grid.text[:, None], kept.flatten(1, 2)], dim=1)  # (batch, key, width)
@@ -124,5 +124,8 @@ class SegmentSelector(nn.Module):
         return kept * share if self.gradient == "scale" else kept * (1 + share - share.detach())
 
 
-def _spread(places: Tensor, blocks: Tensor) -> Tensor:
-    return places[:, :, None, None].expand(-1, -1, *blocks.shape[2:])
+def _pick(blocks: Tensor, places: Tensor) -> Tensor:
+    """The segments at these places.  (batch, segments, n, width), (batch, top) -> (batch, top, n, width)"""
+    segments = blocks.shape[1]
+    rows = places + torch.arange(len(blocks), device=blocks.device)[:, None] * segments
+    return blocks.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, places.shape)  # much faster than `gather`

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from tagsmith.nn.attention import Attention, KeysValues
+from tagsmith.nn.attention import Attention, KeysValues, as_bias
+from tagsmith.nn.linear import Linear
 
 NormPlace = Literal["pre", "post"]
 
@@ -31,7 +32,7 @@ class FeedForward(nn.Sequential):
     """Widen, bend, narrow; each place on its own."""
 
     def __init__(self, width: int, inner: int) -> None:
-        super().__init__(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
+        super().__init__(Linear(width, inner), nn.GELU(), Linear(inner, width))
 
 
 class EncoderLayer(nn.Module):
@@ -57,8 +58,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.plain = all(layer.attention.positions is None and layer.attention.view is None for layer in layers)
 
     def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and self.plain and not self.training and not states.is_cuda:
+            mask = as_bias(mask, states)  # once, which every layer would do by itself
         for layer in self.layers:
             states = layer(states, mask)
         return self.norm(states)

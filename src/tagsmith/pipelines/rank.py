@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
-from tagsmith.decode import top_of
 from tagsmith.errors import ConfigError
+from tagsmith.nn.best import top_of
 from tagsmith.pipelines.tag import Candidate, Raw
 
 
@@ -59,7 +59,8 @@ class Ranker:
         """The best tags of each post; there are no segments to show."""
         vectors = self.vectors(ids, longest=settings.source, width=width)
         weights = self.model.head.weights(vectors, temperature=settings.temperature)  # (posts, tags)
-        weights[:, self.gone] = -1.0
+        if self.gone:
+            weights[:, self.gone] = -1.0
         # some more than asked for, as some may say the same
         values, places = top_of(weights, min(2 * settings.top + 5, len(self.labels) - len(self.gone)))
         return [self._raw(*row, settings.keep) for row in zip(values.tolist(), places.tolist(), strict=True)]

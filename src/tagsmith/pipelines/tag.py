@@ -22,7 +22,7 @@ from tagsmith.text.spans import SpanFinder
 
 MOST_CHARACTERS = 100_000
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of a forward pass that is not full
-MANY_ROWS = (8, 32, 64, 128, 256)  # the same where there are more posts than fit one pass
+MANY_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 256)  # the same where there are more posts than fit one pass
 GRAIN = 8  # tokens by which texts are padded
 DIGITS = 4  # of scores; what lies beyond them is the noise of the arithmetic
 

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
-from tagsmith.decode import Ends, Found, beam, greedy
-from tagsmith.models.segtrm import SegTrm, SegTrmMemory
+from tagsmith.decode import Ends, Found, beam, enough, greedy
+from tagsmith.models.segtrm import SegTrm, SegTrmMemory, SegTrmStepper
 from tagsmith.pipelines.tag import Candidate, Raw, Read
 from tagsmith.text.hashtags import key
 from tagsmith.text.pieces import END, SEPARATOR, Pieces
+
+READ = 1024  # tokens that the encoder reads at once on a CPU
+GRAIN = 8  # posts by which their number grows
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class TagSettings:
 class Writer:
     """Searches for the likeliest tags."""
 
-    batch = 32
+    batch = 64
 
     def __init__(self, model: SegTrm, pieces: Pieces) -> None:
         self.model = model
@@ -53,17 +57,24 @@ class Writer:
     def find(self, ids: Sequence[list[int]], settings: TagSettings, *, evidence: bool, width: int = 0) -> list[Raw]:
         """The tags of each post, and with `evidence` the segments that were read for them."""
         padded, lengths = pad_ids(ids, longest=settings.source, width=width)
-        stepper = self.model.stepper(padded.to(self.device), lengths.to(self.device))
+        memory = self._read(padded.to(self.device), lengths.to(self.device))
         ends = Ends((END,)) if settings.listing == "all" else Ends((END, SEPARATOR), self.pieces.first_name)
         width = max(settings.beam, settings.top if settings.listing == "one" else 1)
         if width == 1:
-            found = greedy(stepper, ends=ends, steps=settings.steps)
+            found = greedy(SegTrmStepper(self.model, memory, self.model.scores), ends=ends, steps=settings.steps)
         else:
-            found = beam(stepper, width=width, ends=ends, steps=settings.steps, share=settings.keep)
+            chooser = self.model.chooser(memory, keep=enough(width, ends))
+            found = beam(chooser, width=width, ends=ends, steps=settings.steps, share=settings.keep)
         raws = read_found(found, self.pieces)
         if evidence:
-            self._add_read(raws, stepper.memory)
+            self._add_read(raws, memory)
         return raws
+
+    def _read(self, ids: Tensor, lengths: Tensor) -> SegTrmMemory:
+        """What the decoder reads of each post; on a CPU few posts at a time, whose states stay in its caches."""
+        rows = len(ids) if ids.is_cuda else max(1, READ // (GRAIN * ids.shape[1])) * GRAIN
+        parts = [self.model.encode(*some) for some in zip(ids.split(rows), lengths.split(rows), strict=True)]
+        return SegTrmMemory(*map(torch.cat, zip(*parts, strict=True)))
 
     def _add_read(self, raws: list[Raw], memory: SegTrmMemory) -> None:
         size = self.model.config.segment_size

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import re
+import string
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from html.entities import html5
@@ -24,6 +25,7 @@ WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA1)), " ")
 _BLANKS = dict.fromkeys((0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000), " ")
 _ONE_TO_ONE = {**WIDE, **_CONTROL, **_BLANKS}
+_ANY_OF_THEM = re.compile(f"[{re.escape(''.join(map(chr, _ONE_TO_ONE)))}]")
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]+")
 
 _ENTITY_RUN = re.compile("&[A-Za-z0-9#&;]*+")  # a maximal run: what happens inside cannot reach beyond it
@@ -32,13 +34,16 @@ _LONGEST_ENTITY = 33
 
 _LINK_BODY = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9/_~=&%#@$*+\-]"  # ends before closing marks
 _NAME = f"[{EAST_ASIAN}][{EAST_ASIAN}A-Za-z0-9_]*+"
+# A knot: the longest run of address characters and Chinese names around an '@', decided as a whole.
+_KNOT = rf"[A-Za-z0-9_.%+\-]*+@(?:[A-Za-z0-9_.%+\-@]++|(?<=@){_NAME})*+"
 _MARKS = re.compile(
     r" {2,}+|\A | \Z"
     rf"|(?P<link>(?:[hH][tT][tT][pP][sS]?://|(?<![A-Za-z0-9_])[wW]{{3}}\.){_LINK_BODY})"
-    # A knot: the longest run of address characters and Chinese names around an '@', decided as a whole.
-    r"|(?<![A-Za-z0-9_.%+\-@])[A-Za-z0-9_.%+\-]*+@"
-    rf"(?:[A-Za-z0-9_.%+\-@]++|(?<=@){_NAME})*+"
+    rf"|(?<![A-Za-z0-9_.%+\-@]){_KNOT}"
 )
+_KNOT_ALONE = re.compile(_KNOT)
+_ADDRESS_LETTERS = string.ascii_letters + string.digits + "_.%+-"
+_INSIDE_KNOTS = frozenset(_ADDRESS_LETTERS + "@")
 _MAIL = re.compile(r"[A-Za-z0-9_][^@]*(?<=[A-Za-z0-9_])@(?:[A-Za-z0-9\-]+\.)+[A-Za-z]{2,}")
 _HANDLE = re.compile(f"(?<![A-Za-z0-9_])@(?:[A-Za-z0-9_]+|{_NAME})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -57,7 +62,8 @@ class Edit(NamedTuple):
 
 def normalise(text: str) -> str:
     """The text with links, addresses and handles named, entities read, wide forms and blanks made plain."""
-    text = text.translate(_ONE_TO_ONE)
+    if _ANY_OF_THEM.search(text):
+        text = text.translate(_ONE_TO_ONE)
     for step in _STEPS:
         if edits := step(text):
             text = apply_edits(text, edits)
@@ -176,6 +182,8 @@ def _meaning(entity: str) -> str | None:
 
 def _marks(text: str) -> list[Edit]:
     """Links, addresses and handles get their common name, runs of blanks become one, the ends are stripped."""
+    if "  " not in text and "://" not in text and text.strip(" ") == text and "www." not in text.lower():
+        return _knots(text)
     edits = []
     for found in _MARKS.finditer(text):
         old, (start, end) = found.group(), found.span()
@@ -185,6 +193,23 @@ def _marks(text: str) -> list[Edit]:
             edits.append(Edit(start, end, LINK))
         else:
             edits += _untie(old, start)
+    return edits
+
+
+def _knots(text: str) -> list[Edit]:
+    """The same where there is neither a link nor a blank too many: from one '@' to the next, past all else."""
+    edits: list[Edit] = []
+    done, at = 0, text.find("@")
+    while at >= 0:
+        start = done + len(text[done:at].rstrip(_ADDRESS_LETTERS))
+        if start == 0 or text[start - 1] not in _INSIDE_KNOTS:
+            found = _KNOT_ALONE.match(text, start)
+            assert found is not None  # it begins before an '@'
+            edits += _untie(found.group(), start)
+            done = found.end()
+        else:
+            done = at + 1
+        at = text.find("@", done)
     return edits
 
 

@@ -65,11 +65,13 @@ class SpanFinder:
 
     def _split_words(self) -> None:
         self._split = True
-        for place, found in enumerate(_WORD.finditer(self._text)):
-            start, end = found.span()
-            self._spans.append((start, end))
-            self._stems.append(None)
-            self._places.setdefault(_first(self._text[start:end]), []).append(place)
+        text, places = self._text, self._places
+        self._spans = [found.span() for found in _WORD.finditer(text)]
+        self._stems = [None] * len(self._spans)
+        firsts = text.lower() if text.isascii() else None  # which keeps every letter in its place
+        for place, (start, end) in enumerate(self._spans):
+            first = firsts[start] if firsts else _first(text[start:end])
+            places.setdefault(first, []).append(place)
 
     def _match(self, place: int, wanted: _Wanted) -> int:
         """How many words of the text, from this place, are the tag; 0 if they are not."""
