@@ -27,6 +27,7 @@ from tagsmith.metrics.reading import ScoredLabel, per_label
 from tagsmith.models.hypernet import Hypernet, HypernetConfig
 from tagsmith.pipelines.evaluate_reading import (
     FIELDS,
+    choose_keep,
     choose_margin,
     choose_temperature,
     evaluate_reader,
@@ -56,6 +57,7 @@ class ReadJob:
         self.labels: tuple[str, ...] = ()
         self.model: Hypernet | None = None
         self.report: Report = lambda event: None
+        self.memory: dict[Any, list[Window]] = {}  # of dev rows
 
     def forget(self, out: Path) -> None:
         """Take away what an older run prepared: its rows may have been others."""
@@ -103,7 +105,8 @@ class ReadJob:
 
     def evaluate(self, model: Any, dev: Sequence[Any]) -> dict[str, float]:
         """The dev scores of a model in training."""
-        scores = evaluate_reader(self._reader(model), dev)
+        ranked = self.recipe.train.metric.startswith("present")  # else it would only take time
+        scores = evaluate_reader(self._reader(model), dev, ranked=ranked)
         return {name: value for name, value in scores.items() if name != "parts"}
 
     def bundle(self, model: Any, dev: Sequence[Any], corpus: Any) -> tuple[Bundle, dict[str, float]]:
@@ -115,6 +118,8 @@ class ReadJob:
                 self.report({"kind": "note", "text": line})
         if self.recipe.task == "answer":
             self.settings = replace(self.settings, margin=choose_margin(reader, dev))
+        if self.recipe.task == "extract" and self.settings.keep < 1:
+            self.settings = replace(self.settings, keep=choose_keep(reader, dev))
         made = Bundle(
             name=self.recipe.name,
             task=self.recipe.task,
@@ -133,7 +138,7 @@ class ReadJob:
         return head_of(self.recipe.task, self.labels)
 
     def _reader(self, model: Any) -> Reader:
-        return Reader(model, self.tokeniser, self._head(), self.settings)
+        return Reader(model, self.tokeniser, self._head(), self.settings, memory=self.memory)
 
     def _rows(self, report: Report) -> Iterator[Any]:
         """Rows to learn from; without dev files, one in twenty is held back."""
