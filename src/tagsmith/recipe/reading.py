@@ -83,6 +83,11 @@ class ReadJob:
         few = self.recipe.train.graphs and torch.cuda.is_available()
         return ReadBatches(reading, self.recipe.batches, coarse=few, meta=self.settings.meta + 1)
 
+    def texts(self, report: Report) -> Iterator[str]:
+        """All that is read in training."""
+        head = head_of(self.recipe.task, ("",))
+        return (part.text for row in self._rows(report) for part in head.pair(row, self.settings))
+
     def dev(self, report: Report) -> list[Any]:
         """At most `dev_posts` rows to choose by, from all over the files."""
         files = self.recipe.data.dev
@@ -162,21 +167,12 @@ class ReadJob:
                     yield row
 
     def _load_tokeniser(self, saved: Path, report: Report) -> None:
-        recipe, wanted = self.recipe, self.recipe.tokeniser
-        if recipe.start:
-            self.tokeniser = load_bundle(recipe.start).tokeniser
-        else:
+        if self.recipe.start:
+            self.tokeniser = load_bundle(self.recipe.start).tokeniser
+        elif self.tokeniser is None:
             if not saved.exists():
                 report({"kind": "note", "text": "learning pieces"})
-                head = head_of(recipe.task, ("",))
-                texts = (part.text for row in self._rows(report) for part in head.pair(row, self.settings))
-                some = islice(texts, wanted.texts)
-                made = (
-                    backbone_pieces(recipe.backbone, some, least=wanted.least)
-                    if recipe.backbone
-                    else train_tokeniser("pieces", some, wanted.size, alphabet=wanted.alphabet, most=wanted.texts)
-                )
-                made.save(saved)
+                learned_pieces(self.recipe, self.texts(report)).save(saved)
             self.tokeniser = load_tokeniser(saved)
         if not isinstance(self.tokeniser, Pieces):
             raise ConfigError(f"a reader reads sub-words, not {type(self.tokeniser).__name__}; take another start")
@@ -247,6 +243,15 @@ class ReadJob:
         text = f"reading {len(reading):,} windows once with the frozen backbone ({size / 2**20:,.0f} MiB)"
         report({"kind": "note", "text": text})
         return reading.with_states(path, model.config.width, fill=lambda whole, to: _fill(model, whole, to, report))
+
+
+def learned_pieces(recipe: Recipe, texts: Iterator[str]) -> Any:
+    """The pieces of the recipe's backbone, or new ones, for such texts."""
+    wanted = recipe.tokeniser
+    some = islice(texts, wanted.texts)
+    if recipe.backbone:
+        return backbone_pieces(recipe.backbone, some, least=wanted.least)
+    return train_tokeniser("pieces", some, wanted.size, alphabet=wanted.alphabet, most=wanted.texts)
 
 
 def summed_up(scored: Sequence[ScoredLabel], *, most: int = 5) -> Iterator[str]:
