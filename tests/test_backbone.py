@@ -96,6 +96,8 @@ def test_the_pieces_that_are_used_are_kept_behind_our_specials(folder, tmp_path)
     assert pieces.vocabulary() == [*SPECIALS, "graph", "##s", "of", "word", "a", "##x"]
     assert pieces.join(pieces.ids(["Graphs of words"])[0]) == "graphs of words"
     assert pieces.ids(["rare"]) == [[1]]
+    few = backbone_pieces(folder, ["graphs of words"] * 3, singles=1)
+    assert few.vocabulary() == [*SPECIALS, "graph", "##s", "of", "word"]  # "##s" is the first
     pieces.save(tmp_path / "tokeniser.json")
     assert Pieces.load(tmp_path / "tokeniser.json").ids(["graphs"]) == pieces.ids(["graphs"])
 

@@ -39,6 +39,7 @@ from tagsmith.text.symbols import Tokeniser, load_tokeniser
 FORMAT = 1
 FILES = ("config.json", "tokeniser.json", "weights.safetensors", "spellings.json", "README.md")
 LABELS = "labels.json"
+SHORT = 32  # values of a row that is not worth a scale of its own
 READER = "reader."  # how the names of weights begin that models share
 SHIPPED = Path(__file__).parent / "bundles"
 
@@ -256,12 +257,16 @@ def shipped_bundles() -> list[Description]:
 
 
 def pack(model: nn.Module, *, how: str = "int8") -> dict[str, Tensor]:
-    """Weights for the disk: trained matrices as int8 rows with a scale each, everything else fp16."""
+    """Weights for the disk: trained matrices as int8 rows with a scale each, everything else fp16.
+
+    Where rows are short, as in maps from a small code to many weights, columns have the scales.
+    """
     packed: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         value = weight.detach().float().cpu()
         if how == "int8" and value.dim() == 2 and weight.requires_grad:
-            scale = value.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
+            along = 1 if value.shape[1] > SHORT else 0
+            scale = value.abs().amax(along, keepdim=True).clamp(min=1e-8) / 127
             packed[name] = (value / scale).round().to(torch.int8)
             packed[f"{name}.scale"] = scale.half()
         else:

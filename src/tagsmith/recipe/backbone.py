@@ -40,19 +40,24 @@ FAMILIES = {
 }
 
 
-def backbone_pieces(folder: str | Path, texts: Iterable[str], *, phrases: Iterable[str] = (), least: int = 3) -> Pieces:
-    """The backbone's pieces that occur `least` times in the texts, and all single characters, behind our specials.
+def backbone_pieces(
+    folder: str | Path, texts: Iterable[str], *, phrases: Iterable[str] = (), least: int = 3, singles: int = 0
+) -> Pieces:
+    """The backbone's pieces that occur `least` times in the texts, and single characters, behind our specials.
 
+    Of these the first `singles` are kept whether they occur or not; 0: all.
     Those that are used most in `phrases` come first: a model may write only so many, and copy the others.
     """
     whole = _tokenizer(folder)
     family = _family(whole)
     used, written = _count(whole, texts), _count(whole, phrases)
     known = sorted(whole.get_vocab().items(), key=lambda one: (-written[one[1]], one[1]))
+    single = [(number, piece) for piece, number in known if len(piece.removeprefix("##")) == 1]
+    always = {piece for _, piece in sorted(single)[: singles or None]}
     kept = [
         piece
         for piece, number in known
-        if piece not in family.stands_for and (used[number] >= least or len(piece.removeprefix("##")) == 1)
+        if piece not in family.stands_for and (used[number] >= least or piece in always)
     ]
     small = _by_merges(whole, kept) if family is FAMILIES["BPE"] else _by_words(whole, kept)
     small.add_special_tokens(list(SPECIALS))

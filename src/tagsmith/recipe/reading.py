@@ -250,7 +250,7 @@ def learned_pieces(recipe: Recipe, texts: Iterator[str]) -> Any:
     wanted = recipe.tokeniser
     some = islice(texts, wanted.texts)
     if recipe.backbone:
-        return backbone_pieces(recipe.backbone, some, least=wanted.least)
+        return backbone_pieces(recipe.backbone, some, least=wanted.least, singles=wanted.singles)
     return train_tokeniser("pieces", some, wanted.size, alphabet=wanted.alphabet, most=wanted.texts)
 
 

@@ -55,6 +55,7 @@ class TokeniserSettings:
     texts: int = 4_000_000  # learned from the first so many texts and tags
     names: int = 0  # so many of the most frequent tags become pieces of their own
     least: int = 3  # of a backbone's pieces, those that occur so often are kept; 0: all
+    singles: int = 0  # of a backbone's single characters, so many of the first are kept anyway; 0: all
     extra: int = 100  # unknown words of one document that terms tell apart
 
 
@@ -102,7 +103,7 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
 def _values(path: Path) -> dict[str, Any]:
     values = read_toml(path)
     if base := values.pop("base", None):
-        for section, settings in read_toml(path.parent / base).items():
+        for section, settings in _values(path.parent / base).items():
             own = values.get(section)
             values[section] = {**settings, **(own or {})} if isinstance(settings, dict) else own or settings
     if parts := values.get("parts"):
