@@ -38,7 +38,7 @@ from tagsmith.pipelines.load import head_of
 from tagsmith.pipelines.read import Head, Reader, ReadSettings
 from tagsmith.recipe.backbone import backbone_pieces, backbone_sizes, start_reader
 from tagsmith.recipe.posts import Report
-from tagsmith.recipe.settings import Recipe
+from tagsmith.recipe.settings import Recipe, lying_there
 from tagsmith.records import Document, Question, document_of, labelled_of, question_of
 from tagsmith.text.pieces import Pieces
 from tagsmith.text.symbols import load_tokeniser, train_tokeniser
@@ -161,7 +161,7 @@ class ReadJob:
             report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
 
         for name in files:
-            rows = read_as(MAKERS[self.recipe.task], Path(data.root) / name, rename=data.fields)
+            rows = read_as(MAKERS[self.recipe.task], lying_there(Path(data.root) / name), rename=data.fields)
             for row in good(rows, on_bad):
                 if is_known(row) and head.problem(row) is None:
                     yield row

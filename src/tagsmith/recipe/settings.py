@@ -109,3 +109,10 @@ def _values(path: Path) -> dict[str, Any]:
     if parts := values.get("parts"):
         values["parts"] = [_values(path.parent / part) for part in parts]
     return values
+
+
+def lying_there(path: Path) -> Path:
+    """A recipe's file, or else the same under the name it has unpacked or packed in another way."""
+    bare = path.name.removesuffix(".zst").removesuffix(".gz")
+    others = (path.with_name(f"{bare}{ending}") for ending in ("", ".gz", ".zst"))
+    return path if path.exists() else next((other for other in others if other.exists()), path)
