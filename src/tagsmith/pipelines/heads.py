@@ -193,7 +193,8 @@ class Extractor:
         groups: dict[tuple[str, ...], list[Marked]] = {}
         for one in [*apart(raws), *likely]:
             text = (item.title if one.title else item.text)[one.start : one.end]
-            groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
+            if one.best or (text[0].isalnum() and text[-1].isalnum()):
+                groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
         tags = sorted((_tag(item, group) for group in groups.values()), key=lambda tag: -tag.score)
         return Tags(tuple(tags[: settings.top or MOST["extract"]]), id=item.id)
 
