@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import gc
 import json
 import sys
 import time
@@ -116,6 +117,9 @@ def run(name: str, args: argparse.Namespace) -> None:
     from tagsmith.recipe.settings import lying_there
 
     torch.set_num_threads(args.threads)
+    gc.collect()  # what the row before left
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     row, start = Row.of(name), time.time()
     out, cache = args.runs / name, args.cache / f"{row.task}-{row.texts}{'-typed' * (row.body == 'typed')}-{row.family}"
     changes = [
