@@ -17,7 +17,7 @@ from typing import Any
 
 from tagsmith.data.readers import BadRow, read_rows
 from tagsmith.data.writers import RowWriter
-from tagsmith.records import BRACKETS
+from tagsmith.records.given import BRACKETS
 
 AHEAD = 30  # letters of the abstract that must follow
 

@@ -60,8 +60,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def bert(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-    """BERT's encoder, written out for one text."""
+def bert(weights: dict[str, torch.Tensor], ids: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+    """BERT's encoder, written out for one text; `first` is the row of the first place."""
 
     def dense(states: torch.Tensor, name: str) -> torch.Tensor:
         return linear(states, weights[f"{name}.weight"], weights[f"{name}.bias"])
@@ -70,7 +70,7 @@ def bert(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
         return layer_norm(states, (WIDTH,), weights[f"{name}.weight"], weights[f"{name}.bias"])
 
     states = weights["embeddings.word_embeddings.weight"][ids]
-    states = states + weights["embeddings.position_embeddings.weight"][: len(ids)]
+    states = states + weights["embeddings.position_embeddings.weight"][first : first + len(ids)]
     states = norm(states + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     for number in range(2):
         layer = f"encoder.layer.{number}."
@@ -96,6 +96,8 @@ def test_the_pieces_that_are_used_are_kept_behind_our_specials(folder, tmp_path)
     assert pieces.vocabulary() == [*SPECIALS, "graph", "##s", "of", "word", "a", "##x"]
     assert pieces.join(pieces.ids(["Graphs of words"])[0]) == "graphs of words"
     assert pieces.ids(["rare"]) == [[1]]
+    few = backbone_pieces(folder, ["graphs of words"] * 3, singles=1)
+    assert few.vocabulary() == [*SPECIALS, "graph", "##s", "of", "word"]  # "##s" is the first
     pieces.save(tmp_path / "tokeniser.json")
     assert Pieces.load(tmp_path / "tokeniser.json").ids(["graphs"]) == pieces.ids(["graphs"])
 
@@ -108,6 +110,58 @@ def test_the_reader_reads_as_the_backbone_does(folder):
     states = model.encode(torch.tensor([ids]), torch.tensor([len(ids)])).states[0]
     theirs = torch.tensor([PIECES.index(piece) for piece in ("a", "graph", "of", "word", "##s")])
     assert_close(states, bert(random_weights(), theirs), atol=1e-4, rtol=1e-4)
+
+
+def test_a_task_that_every_text_has_is_put_to_the_places(folder):
+    weights = random_weights()
+    task = torch.randn(3, WIDTH)
+    save_file({**weights, "embeddings.task_type_embeddings.weight": task}, folder / "model.safetensors")
+    pieces = backbone_pieces(folder, ["graphs"] * 3)
+    model = Slots(config(vocab=pieces.size)).eval()
+    start_reader(model, folder, pieces)
+    every = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
+    assert_close(model.reader.embed.places.weight, every + task[0])
+
+
+MERGED = ["<s>", "<pad>", "</s>", "<unk>", "Ġ", "a", "b", "c", "ab", "Ġab", "Ġc", "Ġabc", "<mask>"]
+
+
+@pytest.fixture
+def roberta(folder):
+    """The same weights behind bytes that are merged to words."""
+    merges = [("a", "b"), ("Ġ", "ab"), ("Ġ", "c"), ("Ġab", "c")]
+    tokenizer = Tokenizer(models.BPE({piece: place for place, piece in enumerate(MERGED)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_a_backbone_may_merge_bytes_and_count_its_places_from_two(roberta, tmp_path):
+    pieces = backbone_pieces(roberta, [], least=0)
+    assert pieces.vocabulary() == [*SPECIALS, *(one for one in MERGED if not one.startswith("<"))]
+    pieces.save(tmp_path / "tokeniser.json")
+    text = "abc c ab"
+    ((ids, spans),) = Pieces.load(tmp_path / "tokeniser.json").encoded([text])
+    assert [text[start:end] for start, end in spans] == ["abc", "c", "ab"]
+    assert pieces.ids([text]) == [ids]
+    assert pieces.join(ids) == text
+    model = Slots(config(vocab=pieces.size, longest=14)).eval()
+    start_reader(model, roberta, pieces)
+    states = model.encode(torch.tensor([ids]), torch.tensor([3])).states[0]
+    theirs = torch.tensor([MERGED.index(piece) for piece in ("Ġabc", "Ġc", "Ġab")])
+    assert_close(states, bert(random_weights(), theirs, first=2), atol=1e-4, rtol=1e-4)
+
+
+def test_pieces_of_which_others_are_made_are_kept(roberta):
+    pieces = backbone_pieces(roberta, [" abc"] * 3)
+    assert set(pieces.vocabulary()) == {*SPECIALS, "Ġ", "a", "b", "c", "ab", "Ġab", "Ġabc"}
+    assert pieces.join(pieces.ids(["abc c"])[0]) == "abc c"
+
+
+def test_other_ways_to_split_words_are_refused(folder):
+    Tokenizer(models.Unigram([("a", 0.0)])).save(str(folder / "tokenizer.json"))
+    with pytest.raises(ConfigError, match="splits words by Unigram; only BERT's WordPiece and RoBERTa's BPE"):
+        backbone_pieces(folder, [])
 
 
 def test_a_backbone_that_does_not_fit_is_refused(folder, tmp_path):

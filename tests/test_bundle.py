@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import pickle
 import shutil
 import stat
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,7 @@ from tagsmith import bundle as bundle_module
 from tagsmith.bundle import (
     FILES,
     annotate_bundle,
+    checksum,
     describe_bundle,
     find_bundle,
     load_bundle,
@@ -26,7 +29,9 @@ from tagsmith.bundle import (
     shipped_bundles,
 )
 from tagsmith.errors import BundleError, OutputError
+from tagsmith.models.hypernet import Hypernet
 from tagsmith.models.segtrm import SegTrm
+from tagsmith.pipelines.load import load
 
 
 @pytest.fixture
@@ -228,3 +233,55 @@ def test_a_new_card_leaves_the_bundle_whole(folder):
     assert load_bundle(folder).card == "# New\n"
     assert describe_bundle(folder).measured["posts_per_cpu_second"] == 7
     assert "dev" in describe_bundle(folder).measured
+
+
+# models that share a reader
+
+
+@pytest.fixture
+def sharing(extract_bundle, tmp_path):
+    """A model, and another with the same reader beside it."""
+    first = load_bundle(extract_bundle, dtype=torch.float32)
+    save_bundle(replace(first, lends=True), tmp_path / "one")
+    second = Hypernet(replace(first.model.config, asked="classify", labels=2))
+    second.reader = first.model.reader
+    made = replace(first, name="two", task="classify", model=second, labels=("a", "b"), shares="one")
+    save_bundle(made, tmp_path / "two")
+    return tmp_path
+
+
+def test_a_shared_reader_lies_once_on_disk_and_in_memory(sharing):
+    assert not (sharing / "two" / "tokeniser.json").exists()
+    assert not any(name.startswith("reader.") for name in load_file(sharing / "two" / "weights.safetensors"))
+    two = load_bundle(sharing / "two")
+    one, again = load_bundle(sharing / "one"), load_bundle(sharing / "two")
+    assert one.model.reader is two.model.reader is again.model.reader
+    assert one.tokeniser is two.tokeniser
+    assert one.model.body is not two.model.body
+    assert load_bundle(sharing / "one", dtype=torch.float64).model.reader is not one.model.reader
+    assert load(sharing / "two").classify(["the film festival"])[0].labels
+    assert len({one.fingerprint, two.fingerprint}) == 2
+    assert checksum(sharing / "one") != checksum(sharing / "two")
+
+
+def test_what_a_model_shares_is_let_go_with_it(sharing):
+    two = load_bundle(sharing / "two")
+    assert len(bundle_module._LENT) >= 2
+    kept = weakref.ref(two.model.reader)
+    del two
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_shared_reader_must_be_there_and_of_the_right_size(sharing, tiny_bundle):
+    change_config(sharing / "one", name="renamed")
+    with pytest.raises(BundleError, match="checksum is wrong"):
+        load_bundle(sharing / "two")
+    (sharing / "one").rename(sharing / "three")
+    with pytest.raises(BundleError, match="shares the reader of one, which is not beside it; copy both"):
+        load_bundle(sharing / "two")
+
+
+def test_a_loaded_model_that_shares_is_saved_whole(sharing, tmp_path):
+    save_bundle(load_bundle(sharing / "two", dtype=torch.float32), tmp_path / "elsewhere" / "two")
+    assert load(tmp_path / "elsewhere" / "two").classify(["the film festival"])[0].labels

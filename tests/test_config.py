@@ -14,6 +14,7 @@ from tagsmith.config import from_dict, nearest, read_toml, set_values, to_dict
 from tagsmith.errors import ConfigError, TagsmithError
 from tagsmith.models import find_model
 from tagsmith.recipe import Recipe, job_of, read_recipe
+from tagsmith.recipe.settings import lying_there
 from tagsmith.text.terms import Terms
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
@@ -187,3 +188,14 @@ def test_every_recipe_reads_and_its_model_can_be_built(path):
     if recipe.task == "keyphrase":
         learned = "closed" if recipe.pipeline.get("kinds", True) else "all"
     assert recipe.batches.targets == learned
+
+
+def test_a_file_is_found_under_another_packing(tmp_path):
+    named = tmp_path / "rows.jsonl.zst"
+    assert lying_there(named) == named
+    (tmp_path / "rows.jsonl.gz").write_bytes(b"")
+    assert lying_there(named) == tmp_path / "rows.jsonl.gz"
+    (tmp_path / "rows.jsonl").write_bytes(b"")
+    assert lying_there(named) == tmp_path / "rows.jsonl"
+    named.write_bytes(b"")
+    assert lying_there(named) == named

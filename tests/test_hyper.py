@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise, product
 
 import pytest
@@ -170,3 +171,29 @@ def test_the_crf_has_the_right_gradient():
     scores = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(0, 3, (3, 4))
     assert torch.autograd.gradcheck(lambda s: made.loss(s, labels, LENGTHS), (scores,))
+
+
+def test_the_sum_over_all_paths_is_the_same_place_after_place(crf):
+    scores, lengths = 3 * torch.randn(4, 37, 3), torch.tensor([37, 20, 2, 1])
+    ahead = crf.forward_logs(scores, lengths)[:, -1]
+    assert_close(crf.log_partition(scores, lengths), (ahead + crf.end).logsumexp(-1), atol=1e-4, rtol=1e-5)
+    assert_close(crf.log_partition(scores[:, :1], lengths.clamp(max=1))[3], crf.log_partition(scores, lengths)[3])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_gpu_does_the_same(mixed):
+    torch.manual_seed(1)
+    made = HyperLSTM(24, 32, 8)
+    states, codes, upward = torch.randn(6, 40, 24), torch.randn(6, 8), torch.randn(6, 40, 32)
+    found = []
+    for device in ("cpu", "cuda"):
+        twin = copy.deepcopy(made).to(device)
+        given = [one.to(device).requires_grad_() for one in (states, codes)]
+        with torch.autocast(device, torch.bfloat16, enabled=mixed and device == "cuda"):
+            out = twin(*given)
+        out.backward(upward.to(device, out.dtype))
+        grads = [one.grad for one in (*given, *twin.parameters())]
+        found.append([one.detach().float().cpu() for one in (out, *grads)])
+    for plain, fast in zip(*found, strict=True):
+        assert ((plain - fast).norm() / plain.norm()).item() < (0.03 if mixed else 1e-3)

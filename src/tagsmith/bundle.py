@@ -8,6 +8,9 @@ my-model/
 ├── spellings.json       how a tag is usually written, where that is not its words run together
 ├── README.md            the model card
 └── checksums.json       sha256 of each of the above
+
+A model may share the reader and the tokeniser of one beside it (`shares`): it holds neither, and in memory both models
+have the same.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from safetensors import SafetensorError
@@ -35,6 +39,8 @@ from tagsmith.text.symbols import Tokeniser, load_tokeniser
 FORMAT = 1
 FILES = ("config.json", "tokeniser.json", "weights.safetensors", "spellings.json", "README.md")
 LABELS = "labels.json"
+SHORT = 32  # values of a row that is not worth a scale of its own
+READER = "reader."  # how the names of weights begin that models share
 SHIPPED = Path(__file__).parent / "bundles"
 
 
@@ -53,6 +59,11 @@ class Bundle:
     card: str = ""
     weights: str = "int8"  # how they are kept on disk
     fingerprint: str = ""  # of weights and tokeniser, as they were loaded
+    lends: bool = False  # models beside it share its reader and tokeniser
+    shares: str = ""  # the model beside it that lends it these
+
+
+_LENT: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()  # readers and tokenisers in memory
 
 
 @dataclass(frozen=True)
@@ -104,10 +115,16 @@ def _fill(folder: Path, bundle: Bundle, *, measured: Mapping[str, Any]) -> None:
         "pipeline": dict(bundle.pipeline),
         "weights": bundle.weights,
         "measured": dict(measured),
+        **({"lends": True} if bundle.lends else {}),
+        **({"shares": bundle.shares} if bundle.shares else {}),
     }
     _write(folder / "config.json", json.dumps(config, indent=1, ensure_ascii=False))
-    bundle.tokeniser.save(folder / "tokeniser.json")
-    save_file(pack(bundle.model, how=bundle.weights), folder / "weights.safetensors")
+    tensors = pack(bundle.model, how=bundle.weights)
+    if bundle.shares:
+        tensors = {name: value for name, value in tensors.items() if not name.startswith(READER)}
+    else:
+        bundle.tokeniser.save(folder / "tokeniser.json")
+    save_file(tensors, folder / "weights.safetensors")
     _write(folder / "spellings.json", json.dumps(dict(bundle.spellings), ensure_ascii=False))
     _write(folder / "README.md", bundle.card)
     if bundle.labels:
@@ -142,30 +159,58 @@ def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: s
         shared = load_bundle(folder.parent / config["same_as"], dtype=dtype, device=device)
         card = (folder / "README.md").read_text(encoding="utf-8")
         return replace(shared, name=config["name"], task=config["task"], card=card)
-    sums = _verify(folder)
-    model_values = dict(config["model"])
-    model_class = find_model(model_values.pop("name"))
-    with _Unfilled():
-        model = model_class(from_dict(model_class.Config, model_values))
-    try:
-        tensors = load_file(folder / "weights.safetensors")
-    except (SafetensorError, OSError) as problem:
-        raise BundleError(f"{folder}/weights.safetensors cannot be read: {problem}") from None
+    sums = _verify(folder, config)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    unpack(tensors, model, dtype=dtype or best_dtype(device), folder=folder)
+    dtype = dtype or best_dtype(device)
+    owner = _owner(folder, config, dtype=dtype, device=device) if "shares" in config else None
+    reader: Any = owner.model.reader if owner else None
+    model: Any = _filled(folder, config, dtype=dtype, reader=reader).to(device).eval()
+    tokeniser = owner.tokeniser if owner else load_tokeniser(folder / "tokeniser.json")
+    mark = f"{sums['weights.safetensors']} {owner.fingerprint if owner else sums['tokeniser.json']}"
+    if config.get("lends"):
+        where = (sums["weights.safetensors"], str(dtype), device)
+        model.reader = _LENT.setdefault((*where, "reader"), model.reader)
+        tokeniser = _LENT.setdefault((*where, "tokeniser"), tokeniser)
     return Bundle(
         name=config["name"],
         task=config["task"],
         language=config["language"],
-        model=model.to(device).eval(),
-        tokeniser=load_tokeniser(folder / "tokeniser.json"),
+        model=model,
+        tokeniser=tokeniser,
         pipeline=config["pipeline"],
         spellings=json.loads((folder / "spellings.json").read_text(encoding="utf-8")),
         labels=_labels(folder),
         card=(folder / "README.md").read_text(encoding="utf-8"),
         weights=config.get("weights", "int8"),
-        fingerprint=hashlib.sha256(f"{sums['weights.safetensors']} {sums['tokeniser.json']}".encode()).hexdigest(),
+        fingerprint=hashlib.sha256(mark.encode()).hexdigest(),
     )
+
+
+def _owner(folder: Path, config: Mapping[str, Any], *, dtype: torch.dtype, device: str) -> Bundle:
+    """The bundle whose reader and tokeniser this one has too."""
+    owner = folder.parent / config["shares"]
+    if not (owner / "config.json").exists():
+        raise BundleError(f"{folder} shares the reader of {owner.name}, which is not beside it; copy both")
+    return load_bundle(owner, dtype=dtype, device=device)
+
+
+def _filled(folder: Path, config: Mapping[str, Any], *, dtype: torch.dtype, reader: nn.Module | None) -> nn.Module:
+    """The model with its weights; those of its reader may be another model's."""
+    values = dict(config["model"])
+    model_class = find_model(values.pop("name"))
+    with _Unfilled():
+        model: Any = model_class(from_dict(model_class.Config, values))
+    try:
+        tensors = load_file(folder / "weights.safetensors")
+    except (SafetensorError, OSError) as problem:
+        raise BundleError(f"{folder}/weights.safetensors cannot be read: {problem}") from None
+    if reader is not None:
+        if len(reader.embed.table.weight) != model.config.vocab:  # type: ignore[union-attr,arg-type]
+            raise BundleError(f"{folder} shares a reader of other sizes; take a fresh copy of both models")
+        model.reader = reader
+        tensors |= {f"{READER}{name}": weight for name, weight in reader.named_parameters()}
+    unpack(tensors, model, dtype=dtype, folder=folder)
+    return model
 
 
 def find_bundle(name: str | Path) -> Path:
@@ -198,7 +243,10 @@ def checksum(name: str | Path) -> str:
         shared = checksum(folder.parent / config["same_as"])
         return hashlib.sha256(f"{shared} {config['task']}".encode()).hexdigest()
     try:
-        return _digest(folder / "checksums.json")
+        own = _digest(folder / "checksums.json")
+        if "shares" not in config:
+            return own
+        return hashlib.sha256(f"{own} {checksum(folder.parent / config['shares'])}".encode()).hexdigest()
     except OSError:
         raise BundleError(f"{folder} is incomplete: it has no readable checksums.json; take a fresh copy") from None
 
@@ -209,12 +257,16 @@ def shipped_bundles() -> list[Description]:
 
 
 def pack(model: nn.Module, *, how: str = "int8") -> dict[str, Tensor]:
-    """Weights for the disk: trained matrices as int8 rows with a scale each, everything else fp16."""
+    """Weights for the disk: trained matrices as int8 rows with a scale each, everything else fp16.
+
+    Where rows are short, as in maps from a small code to many weights, columns have the scales.
+    """
     packed: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         value = weight.detach().float().cpu()
         if how == "int8" and value.dim() == 2 and weight.requires_grad:
-            scale = value.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
+            along = 1 if value.shape[1] > SHORT else 0
+            scale = value.abs().amax(along, keepdim=True).clamp(min=1e-8) / 127
             packed[name] = (value / scale).round().to(torch.int8)
             packed[f"{name}.scale"] = scale.half()
         else:
@@ -271,13 +323,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _verify(folder: Path) -> dict[str, str]:
+def _verify(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     """Every file is there and whole; returns their checksums."""
+    files = [name for name in FILES if name != "tokeniser.json" or "shares" not in config]
     try:
         sums = json.loads((folder / "checksums.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise BundleError(f"{folder} is incomplete: it has no readable checksums.json; take a fresh copy") from None
-    for name in (*FILES, *([LABELS] if isinstance(sums, dict) and LABELS in sums else [])):
+    for name in (*files, *([LABELS] if isinstance(sums, dict) and LABELS in sums else [])):
         path = folder / name
         if not path.exists():
             raise BundleError(f"{folder} is incomplete: {name} is missing; take a fresh copy of the model")

@@ -45,7 +45,10 @@ def train(
         bundle = make(made, folder, resume=resume, report=talk.report)
     if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
         command = made.task if made.task in ("classify", "answer", "extract", "reply") else "tag"
-        say(f"the model is in {bundle}; try: tagsmith {command} --model {bundle} 'your text'")
+        if made.parts:
+            say(f"the models are in {bundle}: {', '.join(part.name for part in made.parts)}")
+        else:
+            say(f"the model is in {bundle}; try: tagsmith {command} --model {bundle} 'your text'")
         put(json.dumps({"bundle": str(bundle)}))
     return 0
 

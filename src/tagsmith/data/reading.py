@@ -45,6 +45,9 @@ class ReadBatch(NamedTuple):
     body_lengths: Tensor  # (batch,)
     target: Tensor  # (batch, 8) or (batch, body)
     states: Tensor  # (batch, source, width)
+    which: Tensor = torch.zeros(
+        0
+    )  # (n,): the n-th of several models reads it; a shape is known without asking a device
 
     def to(self, device: torch.device | str) -> ReadBatch:
         """The same on another device, without waiting."""
@@ -174,7 +177,11 @@ class ReadBatches:
 
     def _made(self, number: int, skip: int) -> Iterator[list[ReadBatch]]:
         for parts in self.plan(number)[skip:]:
-            yield [self.reading.collate(rows, coarse=self.coarse, meta=self.meta) for rows in parts]
+            yield self.collated(parts)
+
+    def collated(self, parts: Sequence[Ids]) -> list[ReadBatch]:
+        """The batches of one step."""
+        return [self.reading.collate(rows, coarse=self.coarse, meta=self.meta) for rows in parts]
 
 
 def collated(examples: Sequence[Example]) -> ReadBatch:

@@ -3,17 +3,20 @@
     code z --three linear maps--> recurrent, input and bias weights of an LSTM --reads--> states of the text
 
 Shapes: states (batch, length, width), codes (batch, code) -> (batch, length, hidden). `steps` is the plain way;
-training has a gradient of its own; on a CPU without gradients `fused` hands text after text to the library's LSTM.
+training has a gradient of its own, each step one kernel on a GPU; on a CPU without gradients `fused` hands text after
+text to the library's LSTM.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+FUSED = True  # on a GPU: the steps of the recurrence as single kernels
 SMALL = 0.1  # how far the weights of a layer with a constant part move at first
 
 
@@ -109,43 +112,75 @@ class _Recurrence(torch.autograd.Function):
         turned = recurrent.transpose(1, 2)
         hidden = inward.new_zeros(len(inward), 1, recurrent.shape[2])
         cell = hidden[:, 0].to(exact)
-        behind, cells, gates = [], [], []
-        for given in inward.unbind(1):
-            mixed = (given + torch.bmm(hidden, turned)[:, 0]).to(exact)
-            enter, keep, new, out = mixed.chunk(4, dim=-1)
-            enter, keep, new, out = enter.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
-            cells.append(cell)
-            cell = keep * cell + enter * new
-            hidden = (out * cell.tanh()).to(inward.dtype)[:, None]
-            behind.append(hidden)
-            gates.append(torch.cat([enter, keep, new, out], dim=-1))
+        behind, cells, gates = [], [cell], []
+        fused = _is_fused(inward)
+        step = _fused_step if fused else _plain_step
+        with torch.autocast("cuda", enabled=False) if fused else nullcontext():  # which would round the cells
+            for given in inward.to(exact).unbind(1):
+                found, cell, opened = step(given, torch.bmm(hidden, turned)[:, 0].to(exact), cell)
+                hidden = found.to(inward.dtype)[:, None]
+                behind.append(hidden)
+                cells.append(cell)
+                gates.append(opened)
         states = torch.cat(behind, dim=1)
-        ctx.save_for_backward(recurrent, states, torch.stack([*cells, cell], 1), torch.stack(gates, 1))
+        ctx.save_for_backward(recurrent, states, torch.stack(cells, 1), torch.stack(gates, 1))
         return states
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor) -> tuple[Tensor, Tensor]:
         recurrent, states, cells, gates = ctx.saved_tensors
         upward = given[0].to(cells.dtype)
-        back_hidden, back_cell = torch.zeros_like(upward[:, 0]), torch.zeros_like(cells[:, 0])
+        on_hidden, on_cell = upward[:, -1], torch.zeros_like(cells[:, 0])
+        step = _fused_step_back if _is_fused(states) else _plain_step_back
         found = []
         for place in range(upward.shape[1] - 1, -1, -1):
-            enter, keep, new, out = gates[:, place].chunk(4, dim=-1)
-            bent = cells[:, place + 1].tanh()
-            on_hidden = upward[:, place] + back_hidden
-            on_cell = back_cell + on_hidden * out * (1 - bent * bent)
-            mixed = torch.cat(
-                [
-                    on_cell * new * enter * (1 - enter),
-                    on_cell * cells[:, place] * keep * (1 - keep),
-                    on_cell * enter * (1 - new * new),
-                    on_hidden * bent * out * (1 - out),
-                ],
-                dim=-1,
-            ).to(recurrent.dtype)
-            back_cell = on_cell * keep
-            back_hidden = torch.bmm(mixed[:, None], recurrent)[:, 0].to(cells.dtype)
+            on_gates, on_cell = step(on_hidden, on_cell, cells[:, place], cells[:, place + 1], gates[:, place])
+            mixed = on_gates.to(recurrent.dtype)
             found.append(mixed)
+            if place:
+                on_hidden = upward[:, place - 1] + torch.bmm(mixed[:, None], recurrent)[:, 0]
         on_inward = torch.stack(found[::-1], dim=1)
         before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
         return on_inward, torch.bmm(on_inward.transpose(1, 2), before)
+
+
+def _is_fused(given: Tensor) -> bool:
+    """Whether the library has a kernel for the whole of a step."""
+    return FUSED and given.device.type == "cuda" and given.dtype != torch.float64
+
+
+def _plain_step(given: Tensor, pushed: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(batch, 4 * hidden) twice, (batch, hidden) -> hidden and cell behind the place, the gates as they were open"""
+    enter, keep, new, out = (given + pushed).chunk(4, dim=-1)
+    enter, keep, new, out = enter.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
+    cell = keep * cell + enter * new
+    return out * cell.tanh(), cell, torch.cat([enter, keep, new, out], dim=-1)
+
+
+def _plain_step_back(
+    on_hidden: Tensor, on_cell: Tensor, before: Tensor, cell: Tensor, gates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of what went into the gates, and of the cell before."""
+    enter, keep, new, out = gates.chunk(4, dim=-1)
+    bent = cell.tanh()
+    on_cell = on_cell + on_hidden * out * (1 - bent * bent)
+    parts = [
+        on_cell * new * enter * (1 - enter),
+        on_cell * before * keep * (1 - keep),
+        on_cell * enter * (1 - new * new),
+        on_hidden * bent * out * (1 - out),
+    ]
+    return torch.cat(parts, dim=-1), on_cell * keep
+
+
+def _fused_step(given: Tensor, pushed: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as one kernel."""
+    hidden, cell, gates = torch.ops.aten._thnn_fused_lstm_cell(given, pushed, cell)
+    return hidden, cell, gates
+
+
+def _fused_step_back(
+    on_hidden: Tensor, on_cell: Tensor, before: Tensor, cell: Tensor, gates: Tensor
+) -> tuple[Tensor, Tensor]:
+    found = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(on_hidden, on_cell, before, cell, gates, False)
+    return found[0], found[1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import torch
 
 from tagsmith.data.targets import marks_of
+from tagsmith.metrics.phrases import PhraseScores, ScoredDocument, measure, score_phrases
 from tagsmith.metrics.reading import (
     ScoredAnswer,
     ScoredLabel,
@@ -22,6 +24,7 @@ from tagsmith.pipelines.evaluate import TEMPERATURES
 from tagsmith.pipelines.heads import Extractor, Found, Labeller, apart
 from tagsmith.pipelines.read import Reader
 from tagsmith.pipelines.run import CHUNK
+from tagsmith.pipelines.tag import whole
 from tagsmith.records import Document, Labelled, Question
 
 FIELDS = {
@@ -30,10 +33,15 @@ FIELDS = {
     "extract": "'abstract' (or 'text') and 'keyphrases', or 'tokens' and 'tags'",
 }
 ALWAYS = -1e9  # a margin below which there is nothing
+PHRASES = ("present_f1@5", "present_f1@10", "present_f1@M")  # of distinct keyphrases, best first
+KEEPS = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 1.0]
 
 
-def evaluate_reader(reader: Reader, items: Iterable[Any]) -> dict[str, Any]:
-    """The contract's metrics of the reader's task, over the rows whose answers are known."""
+def evaluate_reader(reader: Reader, items: Iterable[Any], *, ranked: bool = True) -> dict[str, Any]:
+    """The contract's metrics of the reader's task, over the rows whose answers are known.
+
+    Keyphrases are measured by their places, and, where they are to be `ranked`, as distinct phrases, best first.
+    """
     if reader.task == "classify":
         known = set(reader.head.labels) if isinstance(reader.head, Labeller) else set()
         scored = list(scored_labels(reader, items))
@@ -41,7 +49,9 @@ def evaluate_reader(reader: Reader, items: Iterable[Any]) -> dict[str, Any]:
         return {**label_metrics(scored), **({"unseen_labels": unseen} if unseen else {})}
     if reader.task == "answer":
         return answer_metrics(_scored_answers(reader, items))
-    return mark_metrics(_scored_marks(reader, items))
+    phrases: list[PhraseScores] = []
+    found = mark_metrics(_scored_marks(reader, items, phrases if ranked else None))
+    return {**{name: measure(phrases, name) for name in PHRASES}, **found} if ranked else found
 
 
 def is_known(item: Any) -> bool:
@@ -89,6 +99,29 @@ def choose_margin(reader: Reader, items: Iterable[Question]) -> float:
     return margins[worth.index(max(worth))]
 
 
+def choose_keep(reader: Reader, items: Iterable[Document]) -> float:
+    """How likely keyphrases must be that are not on the best path: where F1@5, F1@10 and F1@M together are highest."""
+    rest = [item for item in items if is_known(item)]
+    settings = reader.settings
+    reader.settings = replace(settings, keep=0.0)
+    found = reader.raw(rest)
+    reader.settings = settings
+
+    def worth(keep: float) -> float:
+        asked = replace(settings, keep=keep)
+        scores = [_phrase_scores(reader, item, *one, asked) for item, one in zip(rest, found, strict=True)]
+        return sum(measure(scores, name) for name in PHRASES)
+
+    return max(KEEPS, key=worth)
+
+
+def _phrase_scores(
+    reader: Reader, item: Document, some: Sequence[Any], raws: Sequence[Any], settings: Any
+) -> PhraseScores:
+    tags = reader.finished(item, some, raws, settings).tags
+    return score_phrases(ScoredDocument(whole(item), [tag.text for tag in tags], item.keyphrases))
+
+
 def scored_labels(reader: Reader, items: Iterable[Labelled]) -> Iterator[ScoredLabel]:
     """What each text got and should have got."""
     for chunk in _chunks(items):
@@ -103,11 +136,15 @@ def _scored_answers(reader: Reader, items: Iterable[Question]) -> Iterator[Score
             yield ScoredAnswer(answer.answers[0].text if answer.answers else "", gold, item.parts)
 
 
-def _scored_marks(reader: Reader, items: Iterable[Document]) -> Iterator[ScoredMarks]:
+def _scored_marks(
+    reader: Reader, items: Iterable[Document], phrases: list[PhraseScores] | None
+) -> Iterator[ScoredMarks]:
     head = reader.head
     assert isinstance(head, Extractor)
     for chunk in _chunks(items):
-        for item, (_, raws) in zip(chunk, reader.raw(chunk), strict=True):
+        for item, (some, raws) in zip(chunk, reader.raw(chunk), strict=True):
+            if phrases is not None:
+                phrases.append(_phrase_scores(reader, item, some, raws, reader.settings))
             found = apart(raws)
             gold = marks_of(item)
             yield ScoredMarks(

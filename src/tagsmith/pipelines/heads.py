@@ -123,6 +123,10 @@ def _spans(scores: Tensor, places: Sequence[Place], longest: int, *, best: int =
             yield Found(math.exp(value), value - none, places[start].start, places[end].end)
 
 
+LONGEST = 8  # words of a keyphrase that is not on the best path
+LEAST = 0.02  # what is less likely is not looked at
+
+
 class Marked(NamedTuple):
     """A keyphrase where it stands."""
 
@@ -131,6 +135,7 @@ class Marked(NamedTuple):
     title: bool
     kind: int
     score: float
+    best: bool = True  # it is on the likeliest path of labels
 
 
 class Extractor:
@@ -154,31 +159,42 @@ class Extractor:
     def raws(
         self, model: Hypernet, scores: Tensor, some: Sequence[Window], settings: ReadSettings
     ) -> list[list[Marked]]:
-        """The spans of each window that begin among its own words."""
+        """The spans of each window that begin among its own words: on the best path, and others that are likely."""
         lengths = torch.tensor([len(one.places) for one in some])
         scores, crf = scores.cpu(), model.crf
         crf = crf if crf.move.device.type == "cpu" else _on_cpu(crf)
         paths = crf.best(scores, lengths, allowed=self.allowed)
         chances = SpanChances(crf, scores, lengths)
+        others = chances.likely(LEAST) if settings.keep < 1 else [[] for _ in some]
         return [
-            list(self._marked(window, path, chances, row))
+            list(self._marked(window, path, chances, row, others[row]))
             for row, (window, path) in enumerate(zip(some, paths, strict=True))
         ]
 
-    def _marked(self, window: Window, path: list[int], chances: SpanChances, row: int) -> Iterator[Marked]:
+    def _marked(
+        self, window: Window, path: list[int], chances: SpanChances, row: int, others: Sequence[Spanned]
+    ) -> Iterator[Marked]:
         places = window.places
-        for start, end, kind in spans_of(path, [place.title for place in places]):
-            if window.own[0] <= start < window.own[1]:
-                score = chances.of(row, start, end, kind)
-                yield Marked(places[start].start, places[end - 1].end, places[start].title, kind, score)
+        best = spans_of(path, [place.title for place in places])
+        for spanned in best:
+            if window.own[0] <= spanned[0] < window.own[1]:
+                yield _placed(places, spanned, chances.of(row, *spanned))
+        known = set(best)
+        for spanned, score in others:
+            start, end, _ = spanned
+            inside = window.own[0] <= start < window.own[1] and places[start].title == places[end - 1].title
+            if inside and spanned not in known:
+                yield _placed(places, spanned, score)._replace(best=False)
 
     def finish(
         self, item: Document, some: Sequence[Window], raws: Sequence[list[Marked]], settings: ReadSettings
     ) -> Tags:
+        likely = [one for row in raws for one in row if not one.best and one.score >= settings.keep]
         groups: dict[tuple[str, ...], list[Marked]] = {}
-        for one in apart(raws):
+        for one in [*apart(raws), *likely]:
             text = (item.title if one.title else item.text)[one.start : one.end]
-            groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
+            if one.best or (text[0].isalnum() and text[-1].isalnum()):
+                groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
         tags = sorted((_tag(item, group) for group in groups.values()), key=lambda tag: -tag.score)
         return Tags(tuple(tags[: settings.top or MOST["extract"]]), id=item.id)
 
@@ -187,9 +203,9 @@ class Extractor:
 
 
 def apart(raws: Sequence[list[Marked]]) -> list[Marked]:
-    """The spans of all windows, none inside another."""
+    """The spans of all windows' best paths, none inside another."""
     kept: list[Marked] = []
-    for one in sorted((one for row in raws for one in row), key=lambda one: (not one.title, one.start)):
+    for one in sorted((one for row in raws for one in row if one.best), key=lambda one: (not one.title, one.start)):
         if not kept or kept[-1].title != one.title or kept[-1].end <= one.start:
             kept.append(one)
     return kept
@@ -213,31 +229,65 @@ def spans_of(path: Sequence[int], titles: Sequence[bool]) -> list[tuple[int, int
     return found
 
 
+Spanned = tuple[tuple[int, int, int], float]  # words from, to before, kind; its chance
+
+
 class SpanChances:
     """How likely a span is, over all ways to label the rest of its window."""
 
     def __init__(self, crf: CRF, scores: Tensor, lengths: Tensor) -> None:
-        self.scores, self.lengths = scores.float(), lengths
-        self.move, self.end = crf.move.float(), crf.end.float()
-        self.ahead, self.back = crf.forward_logs(scores, lengths), crf.backward_logs(scores, lengths)
-        self.total = crf.log_partition(scores, lengths)
+        self.scores, self.lengths = scores.double(), lengths
+        self.move, self.end = crf.move.double(), crf.end.double()
+        self.ahead = crf.forward_logs(self.scores, lengths)
+        self.back = crf.backward_logs(self.scores, lengths)
+        self.total = (self.ahead[:, -1] + self.end).logsumexp(-1)
+        self.sums = self.scores[:, :, 2::2].cumsum(1)  # (batch, length, kinds) of going on, from the first place on
+        self.known: dict[int, list[list[list[float]]]] = {}  # chances by the number of words
+        kinds = range(self.sums.shape[2])
+        self.closed_first = torch.stack([self._closed(1 + 2 * kind, 2 + 2 * kind) for kind in kinds], -1)
+        self.closed_later = torch.stack([self._closed(2 + 2 * kind, 2 + 2 * kind) for kind in kinds], -1)
 
     def of(self, row: int, start: int, end: int, kind: int) -> float:
         """The chance that words `start` to before `end` are a span of this kind, and no longer one."""
-        begin, inside = 1 + 2 * kind, 2 + 2 * kind
-        scores = self.scores[row]
-        log = self.ahead[row, start, begin]
-        label = begin
-        for place in range(start + 1, end):
-            log = log + self.move[label, inside] + scores[place, inside]
-            label = inside
-        if end == int(self.lengths[row]):
-            log = log + self.end[label]
-        else:
-            onward = self.move[label] + scores[end] + self.back[row, end]
-            onward[inside] = -math.inf
-            log = log + onward.logsumexp(0)
-        return min(1.0, math.exp(float(log - self.total[row])))
+        words = end - start
+        if words not in self.known:
+            self.known[words] = self._chances(words).tolist()
+        return self.known[words][row][start][kind]
+
+    def likely(self, least: float) -> list[list[Spanned]]:
+        """All spans of each row that are at least so likely and not long."""
+        found: list[list[Spanned]] = [[] for _ in self.lengths]
+        for words in range(1, min(LONGEST, self.scores.shape[1]) + 1):
+            chances = self._chances(words)
+            places = chances >= least
+            for (row, start, kind), chance in zip(places.nonzero().tolist(), chances[places].tolist(), strict=True):
+                found[row].append(((start, start + words, kind), chance))
+        return found
+
+    def _closed(self, label: int, inside: int) -> Tensor:
+        """All ways to go on behind a span's last word, which has this label.  -> (batch, length)"""
+        onward = self.move[label] + self.scores[:, 1:] + self.back[:, 1:]  # (batch, length - 1, labels)
+        onward[:, :, inside] = -math.inf
+        open_end = torch.cat([onward.logsumexp(-1), onward.new_zeros(len(onward), 1)], dim=1)
+        last = torch.arange(open_end.shape[1]) == self.lengths[:, None] - 1
+        return torch.where(last, self.end[label], open_end)
+
+    def _chances(self, words: int) -> Tensor:
+        """Of the spans of so many words from each place on.  -> (batch, places, kinds)"""
+        begin = self.ahead[:, : self.ahead.shape[1] - words + 1, 1::2]
+        kinds = range(begin.shape[2])
+        log = begin + (self.closed_later if words > 1 else self.closed_first)[:, words - 1 :]
+        if words > 1:
+            first = torch.stack([self.move[1 + 2 * kind, 2 + 2 * kind] for kind in kinds])
+            again = torch.stack([self.move[2 + 2 * kind, 2 + 2 * kind] for kind in kinds])
+            log = log + self.sums[:, words - 1 :] - self.sums[:, : begin.shape[1]] + first + (words - 2) * again
+        inside = torch.arange(begin.shape[1]) + words <= self.lengths[:, None]
+        return torch.where(inside[:, :, None], (log - self.total[:, None, None]).exp().clamp(max=1.0), 0.0)
+
+
+def _placed(places: Sequence[Place], spanned: tuple[int, int, int], score: float) -> Marked:
+    start, end, kind = spanned
+    return Marked(places[start].start, places[end - 1].end, places[start].title, kind, score)
 
 
 def _on_cpu(crf: CRF) -> CRF:

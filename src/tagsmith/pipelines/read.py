@@ -39,6 +39,7 @@ class ReadSettings:
     margin: float = 0.0  # an answer must be so much better than none, chosen on dev
     longest: int = 30  # pieces of an answer, at most
     typed: bool = False  # keyphrases of several kinds are told apart
+    keep: float = 1.0  # keyphrases this likely are returned even if the best path has others; 1: none
 
     def __post_init__(self) -> None:
         check_positive(self, "longest")
@@ -73,12 +74,21 @@ class Head(Protocol):
 class Reader:
     """Records in, answers out: same length, same order; which of `classify`, `answer`, `extract` its model can."""
 
-    def __init__(self, model: Hypernet, pieces: Pieces, head: Head, settings: ReadSettings) -> None:
+    def __init__(
+        self,
+        model: Hypernet,
+        pieces: Pieces,
+        head: Head,
+        settings: ReadSettings,
+        *,
+        memory: dict[Any, list[Window]] | None = None,  # windows of items that are read again and again
+    ) -> None:
         self.model = model
         self.pieces = pieces
         self.head = head
         self.settings = settings
         self.task: str = model.config.asked
+        self.memory = memory
 
     @property
     def reads(self) -> str:
@@ -106,8 +116,13 @@ class Reader:
 
     def raw(self, items: Sequence[Any]) -> list[tuple[list[Window], list[Any]]]:
         """The windows of each item and what the model made of them, none where it cannot be read: for measuring."""
-        made = self.windows(items)
+        made = self.windows(items) if self.memory is None else self._remembered(items, self.memory)
         return list(zip(made, self.scored(made), strict=True))
+
+    def _remembered(self, items: Sequence[Any], memory: dict[Any, list[Window]]) -> list[list[Window]]:
+        new = [item for item in items if item not in memory]
+        memory.update(zip(new, self.windows(new), strict=True))
+        return [memory[item] for item in items]
 
     def windows(self, items: Sequence[Any]) -> list[list[Window]]:
         """The windows of each item, none where it cannot be read."""

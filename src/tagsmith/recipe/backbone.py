@@ -1,6 +1,9 @@
-"""A pre-trained BERT, as Hugging Face keeps it in a folder, as the beginning of a reader.
+"""A pre-trained BERT, ERNIE or RoBERTa, as Hugging Face keeps it in a folder, as the beginning of a reader.
 
 folder/{tokenizer.json, model.safetensors} --the pieces that our texts use--> Pieces, weights of the reader
+
+RoBERTa splits words by merging bytes, counts places from 2 on and has names of its own for the specials; ERNIE adds the
+vector of a task. Otherwise all are BERT.
 """
 
 from __future__ import annotations
@@ -10,40 +13,81 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, decoders, models
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from tagsmith.errors import ConfigError
 from tagsmith.text.pieces import SPECIALS, Pieces
 
-STANDS_FOR = ("[PAD]", "[UNK]", "[SEP]", "[SEP]", "[CLS]", "[MASK]")  # of ours, in the order of SPECIALS
 AT_ONCE = 10_000  # texts counted together
 
 
-def backbone_pieces(folder: str | Path, texts: Iterable[str], *, phrases: Iterable[str] = (), least: int = 3) -> Pieces:
-    """The backbone's pieces that occur `least` times in the texts, and all single characters, behind our specials.
+class Family(NamedTuple):
+    """What differs between backbones."""
 
+    stands_for: tuple[str, ...]  # theirs for ours, in the order of SPECIALS
+    first_place: int  # the row of the first place in their table
+
+
+FAMILIES = {
+    "WordPiece": Family(("[PAD]", "[UNK]", "[SEP]", "[SEP]", "[CLS]", "[MASK]"), 0),
+    "BPE": Family(("<pad>", "<unk>", "</s>", "</s>", "<s>", "<mask>"), 2),
+}
+
+
+def backbone_pieces(
+    folder: str | Path, texts: Iterable[str], *, phrases: Iterable[str] = (), least: int = 3, singles: int = 0
+) -> Pieces:
+    """The backbone's pieces that occur `least` times in the texts, and single characters, behind our specials.
+
+    Of these the first `singles` are kept whether they occur or not; 0: all.
     Those that are used most in `phrases` come first: a model may write only so many, and copy the others.
     """
     whole = _tokenizer(folder)
+    family = _family(whole)
     used, written = _count(whole, texts), _count(whole, phrases)
     known = sorted(whole.get_vocab().items(), key=lambda one: (-written[one[1]], one[1]))
+    single = [(number, piece) for piece, number in known if len(piece.removeprefix("##")) == 1]
+    always = {piece for _, piece in sorted(single)[: singles or None]}
     kept = [
         piece
         for piece, number in known
-        if piece not in STANDS_FOR and (used[number] >= least or len(piece.removeprefix("##")) == 1)
+        if piece not in family.stands_for and (used[number] >= least or piece in always)
     ]
-    vocabulary = {piece: number for number, piece in enumerate((*SPECIALS, *kept))}
-    small = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    small.normalizer, small.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
-    small.decoder = decoders.WordPiece(cleanup=False)
+    small = _by_merges(whole, kept) if family is FAMILIES["BPE"] else _by_words(whole, kept)
     small.add_special_tokens(list(SPECIALS))
     return Pieces(small)
+
+
+def _by_words(whole: Tokenizer, kept: list[str]) -> Tokenizer:
+    small = Tokenizer(models.WordPiece(_numbered(kept), unk_token="[UNK]"))
+    small.normalizer, small.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    small.decoder = decoders.WordPiece(cleanup=False)
+    return small
+
+
+def _by_merges(whole: Tokenizer, kept: list[str]) -> Tokenizer:
+    """Bytes merged to pieces; those of which a kept one is made are kept too. Every word has a blank before it."""
+    merges = [(one, two) for one, two in json.loads(whole.to_str())["model"]["merges"]]
+    also = set(kept)
+    for one, two in reversed(merges):
+        if one + two in also:
+            also |= {one, two}
+    vocabulary = _numbered([*kept, *sorted(also - set(kept))])
+    small = Tokenizer(models.BPE(vocabulary, [pair for pair in merges if "".join(pair) in also]))
+    small.normalizer = whole.normalizer
+    small.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    small.decoder = decoders.ByteLevel()
+    return small
+
+
+def _numbered(kept: list[str]) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate((*SPECIALS, *kept))}
 
 
 def _count(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
@@ -63,11 +107,13 @@ def start_reader(model: Any, folder: str | Path, pieces: Pieces) -> None:
     except (OSError, SafetensorError) as wrong:
         raise ConfigError(f"backbone: {path} cannot be read: {wrong}") from None
     weights = {_plain_name(name): value for name, value in weights.items()}
-    places = _tokenizer(folder).get_vocab()
+    whole = _tokenizer(folder)
+    family, numbers = _family(whole), whole.get_vocab()
     names = pieces.vocabulary()
-    rows = [places[STANDS_FOR[SPECIALS.index(name)] if name in SPECIALS else name] for name in names]
+    rows = [numbers[family.stands_for[SPECIALS.index(name)] if name in SPECIALS else name] for name in names]
+    places = slice(family.first_place, family.first_place + model.config.longest)
     try:
-        state = reader_state(weights, torch.tensor(rows), longest=model.config.longest)
+        state = reader_state(weights, torch.tensor(rows), places)
     except (KeyError, ValueError) as lacking:
         raise ConfigError(f"backbone: {path} lacks the tensor {lacking}; it must be a whole BERT encoder") from None
     own = dict(model.reader.state_dict())
@@ -101,19 +147,19 @@ _SIZES = {
 
 def _plain_name(name: str) -> str:
     """A tensor's name without the task it was trained for, and as newer files have it."""
-    name = name.removeprefix("bert.")
+    for task in ("bert.", "ernie.", "roberta."):
+        name = name.removeprefix(task)
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def reader_state(weights: dict[str, Tensor], rows: Tensor, *, longest: int) -> dict[str, Tensor]:
-    """BERT's weights under our names; `rows` are the pieces to keep."""
+def reader_state(weights: dict[str, Tensor], rows: Tensor, places: slice) -> dict[str, Tensor]:
+    """Their weights under our names; `rows` are the pieces to keep. What every piece gets is put to the places."""
     of = weights.__getitem__
     embedding = "embeddings."
-    state = {
-        "embed.table.weight": of(f"{embedding}word_embeddings.weight")[rows],
-        "embed.places.weight": of(f"{embedding}position_embeddings.weight")[:longest]
-        + of(f"{embedding}token_type_embeddings.weight")[0],
-    }
+    placed = of(f"{embedding}position_embeddings.weight")[places] + of(f"{embedding}token_type_embeddings.weight")[0]
+    if (task := f"{embedding}task_type_embeddings.weight") in weights:
+        placed = placed + weights[task][0]
+    state = {"embed.table.weight": of(f"{embedding}word_embeddings.weight")[rows], "embed.places.weight": placed}
     _copy(state, "embed.norm", weights, f"{embedding}LayerNorm")
     numbers = [int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer.")]
     if not numbers:
@@ -143,11 +189,19 @@ def _tokenizer(folder: str | Path) -> Tokenizer:
     path = Path(folder) / "tokenizer.json"
     try:
         found = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        kind = json.loads(found.to_str())["model"]["type"]
     except Exception as wrong:  # the library raises bare Exception for every cause
         raise ConfigError(f"backbone: {path} is no tokeniser: {wrong}; name a Hugging Face folder of a BERT") from None
-    if kind != "WordPiece":
-        raise ConfigError(f"backbone: {folder} splits words by {kind}; only BERT's WordPiece is known")
+    if (kind := _kind(found)) not in FAMILIES:
+        known = "BERT's WordPiece and RoBERTa's BPE are known"
+        raise ConfigError(f"backbone: {folder} splits words by {kind}; only {known}")
     found.no_truncation()
     found.no_padding()
     return found
+
+
+def _kind(tokenizer: Tokenizer) -> str:
+    return str(json.loads(tokenizer.to_str())["model"]["type"])
+
+
+def _family(tokenizer: Tokenizer) -> Family:
+    return FAMILIES[_kind(tokenizer)]

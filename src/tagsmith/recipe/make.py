@@ -27,6 +27,7 @@ from tagsmith.recipe.rank import RankJob
 from tagsmith.recipe.reading import ReadJob
 from tagsmith.recipe.reply import ReplyJob
 from tagsmith.recipe.settings import Recipe
+from tagsmith.recipe.together import TogetherJob
 from tagsmith.train.loop import BatchSource, fit
 from tagsmith.train.plot import plot_losses
 
@@ -37,6 +38,7 @@ MAKES = {
     "classify": "Labels for texts",
     "answer": "Answers to questions about a passage",
     "extract": "Keyphrases that stand in documents",
+    "read": "Several readers on one Transformer",
     "reply": "Replies to short texts",
 }
 WAIT = timedelta(hours=12)  # other processes wait so long for the first, which prepares the data
@@ -54,13 +56,14 @@ class Job(Protocol):
     def bundle(self, model: Any, dev: Sequence[Any], corpus: Any) -> tuple[Bundle, dict[str, float]]: ...
 
 
-JOBS: dict[str, type[HashtagJob | RankJob | KeyphraseJob | ReadJob | ReplyJob]] = {
+JOBS: dict[str, type[HashtagJob | RankJob | KeyphraseJob | ReadJob | ReplyJob | TogetherJob]] = {
     "hashtag": HashtagJob,
     "rank": RankJob,
     "keyphrase": KeyphraseJob,
     "classify": ReadJob,
     "answer": ReadJob,
     "extract": ReadJob,
+    "read": TogetherJob,
     "reply": ReplyJob,
 }
 
@@ -71,7 +74,10 @@ def job_of(recipe: Recipe) -> Job:
 
 
 def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = lambda event: None) -> Path:
-    """Train and leave a bundle in `out/bundle`; returns its folder. Of several processes the first writes the files."""
+    """Train and leave a bundle in `out/bundle`; returns its folder. Of several processes the first writes the files.
+
+    A recipe with parts leaves a bundle of each in `out/bundle`.
+    """
     from accelerate import PartialState  # seconds to import, and only training needs it
 
     job = job_of(recipe)
@@ -96,10 +102,15 @@ def make(recipe: Recipe, out: Path, *, resume: bool = False, report: Report = la
     progress = fit(job.taught(model), batches, recipe.train, out, evaluate=evaluate, resume=resume, report=report)
     if team.is_main_process:
         _plot(out, report)
-        bundle, scores = job.bundle(model.eval(), dev, corpus)
-        measured = {"dev": scores, "steps": progress.step, "best_step": progress.best_step}
-        bundle = replace(bundle, card=card(recipe, bundle, scores), weights=recipe.weights)
-        save_bundle(bundle, out / "bundle", measured=measured)
+        steps = {"steps": progress.step, "best_step": progress.best_step}
+        made = (
+            job.bundles(model.eval(), dev, out / "bundle")
+            if isinstance(job, TogetherJob)
+            else [(recipe, out / "bundle", *job.bundle(model.eval(), dev, corpus))]
+        )
+        for own, folder, bundle, scores in made:
+            bundle = replace(bundle, card=card(own, bundle, scores), weights=recipe.weights)
+            save_bundle(bundle, folder, measured={"dev": scores, **steps})
     team.wait_for_everyone()
     return out / "bundle"
 

@@ -27,6 +27,7 @@ from tagsmith.metrics.reading import ScoredLabel, per_label
 from tagsmith.models.hypernet import Hypernet, HypernetConfig
 from tagsmith.pipelines.evaluate_reading import (
     FIELDS,
+    choose_keep,
     choose_margin,
     choose_temperature,
     evaluate_reader,
@@ -37,7 +38,7 @@ from tagsmith.pipelines.load import head_of
 from tagsmith.pipelines.read import Head, Reader, ReadSettings
 from tagsmith.recipe.backbone import backbone_pieces, backbone_sizes, start_reader
 from tagsmith.recipe.posts import Report
-from tagsmith.recipe.settings import Recipe
+from tagsmith.recipe.settings import Recipe, lying_there
 from tagsmith.records import Document, Question, document_of, labelled_of, question_of
 from tagsmith.text.pieces import Pieces
 from tagsmith.text.symbols import load_tokeniser, train_tokeniser
@@ -56,6 +57,7 @@ class ReadJob:
         self.labels: tuple[str, ...] = ()
         self.model: Hypernet | None = None
         self.report: Report = lambda event: None
+        self.memory: dict[Any, list[Window]] = {}  # of dev rows
 
     def forget(self, out: Path) -> None:
         """Take away what an older run prepared: its rows may have been others."""
@@ -81,6 +83,11 @@ class ReadJob:
         few = self.recipe.train.graphs and torch.cuda.is_available()
         return ReadBatches(reading, self.recipe.batches, coarse=few, meta=self.settings.meta + 1)
 
+    def texts(self, report: Report) -> Iterator[str]:
+        """All that is read in training."""
+        head = head_of(self.recipe.task, ("",))
+        return (part.text for row in self._rows(report) for part in head.pair(row, self.settings))
+
     def dev(self, report: Report) -> list[Any]:
         """At most `dev_posts` rows to choose by, from all over the files."""
         files = self.recipe.data.dev
@@ -103,7 +110,8 @@ class ReadJob:
 
     def evaluate(self, model: Any, dev: Sequence[Any]) -> dict[str, float]:
         """The dev scores of a model in training."""
-        scores = evaluate_reader(self._reader(model), dev)
+        ranked = self.recipe.train.metric.startswith("present")  # else it would only take time
+        scores = evaluate_reader(self._reader(model), dev, ranked=ranked)
         return {name: value for name, value in scores.items() if name != "parts"}
 
     def bundle(self, model: Any, dev: Sequence[Any], corpus: Any) -> tuple[Bundle, dict[str, float]]:
@@ -115,6 +123,8 @@ class ReadJob:
                 self.report({"kind": "note", "text": line})
         if self.recipe.task == "answer":
             self.settings = replace(self.settings, margin=choose_margin(reader, dev))
+        if self.recipe.task == "extract" and self.settings.keep < 1:
+            self.settings = replace(self.settings, keep=choose_keep(reader, dev))
         made = Bundle(
             name=self.recipe.name,
             task=self.recipe.task,
@@ -133,7 +143,7 @@ class ReadJob:
         return head_of(self.recipe.task, self.labels)
 
     def _reader(self, model: Any) -> Reader:
-        return Reader(model, self.tokeniser, self._head(), self.settings)
+        return Reader(model, self.tokeniser, self._head(), self.settings, memory=self.memory)
 
     def _rows(self, report: Report) -> Iterator[Any]:
         """Rows to learn from; without dev files, one in twenty is held back."""
@@ -151,27 +161,18 @@ class ReadJob:
             report({"kind": "bad row", "text": f"row {row.number} left out: {row.problem}"})
 
         for name in files:
-            rows = read_as(MAKERS[self.recipe.task], Path(data.root) / name, rename=data.fields)
+            rows = read_as(MAKERS[self.recipe.task], lying_there(Path(data.root) / name), rename=data.fields)
             for row in good(rows, on_bad):
                 if is_known(row) and head.problem(row) is None:
                     yield row
 
     def _load_tokeniser(self, saved: Path, report: Report) -> None:
-        recipe, wanted = self.recipe, self.recipe.tokeniser
-        if recipe.start:
-            self.tokeniser = load_bundle(recipe.start).tokeniser
-        else:
+        if self.recipe.start:
+            self.tokeniser = load_bundle(self.recipe.start).tokeniser
+        elif self.tokeniser is None:
             if not saved.exists():
                 report({"kind": "note", "text": "learning pieces"})
-                head = head_of(recipe.task, ("",))
-                texts = (part.text for row in self._rows(report) for part in head.pair(row, self.settings))
-                some = islice(texts, wanted.texts)
-                made = (
-                    backbone_pieces(recipe.backbone, some, least=wanted.least)
-                    if recipe.backbone
-                    else train_tokeniser("pieces", some, wanted.size, alphabet=wanted.alphabet, most=wanted.texts)
-                )
-                made.save(saved)
+                learned_pieces(self.recipe, self.texts(report)).save(saved)
             self.tokeniser = load_tokeniser(saved)
         if not isinstance(self.tokeniser, Pieces):
             raise ConfigError(f"a reader reads sub-words, not {type(self.tokeniser).__name__}; take another start")
@@ -242,6 +243,15 @@ class ReadJob:
         text = f"reading {len(reading):,} windows once with the frozen backbone ({size / 2**20:,.0f} MiB)"
         report({"kind": "note", "text": text})
         return reading.with_states(path, model.config.width, fill=lambda whole, to: _fill(model, whole, to, report))
+
+
+def learned_pieces(recipe: Recipe, texts: Iterator[str]) -> Any:
+    """The pieces of the recipe's backbone, or new ones, for such texts."""
+    wanted = recipe.tokeniser
+    some = islice(texts, wanted.texts)
+    if recipe.backbone:
+        return backbone_pieces(recipe.backbone, some, least=wanted.least, singles=wanted.singles)
+    return train_tokeniser("pieces", some, wanted.size, alphabet=wanted.alphabet, most=wanted.texts)
 
 
 def summed_up(scored: Sequence[ScoredLabel], *, most: int = 5) -> Iterator[str]:

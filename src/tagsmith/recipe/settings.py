@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tagsmith.config import check_positive, from_dict, read_toml, set_values
 from tagsmith.data.batches import BatchSettings
+from tagsmith.errors import ConfigError
 from tagsmith.pipelines.phrases import KeyphraseSettings
 from tagsmith.pipelines.rank import RankSettings
 from tagsmith.pipelines.read import ReadSettings
@@ -16,7 +17,7 @@ from tagsmith.pipelines.replies import ReplySettings
 from tagsmith.pipelines.write import TagSettings
 from tagsmith.train.loop import TrainSettings
 
-Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract", "reply"]
+Task = Literal["hashtag", "rank", "keyphrase", "classify", "answer", "extract", "read", "reply"]
 PIPELINE_SETTINGS: dict[str, Any] = {
     "hashtag": TagSettings,
     "rank": RankSettings,
@@ -24,6 +25,7 @@ PIPELINE_SETTINGS: dict[str, Any] = {
     "classify": ReadSettings,
     "answer": ReadSettings,
     "extract": ReadSettings,
+    "read": ReadSettings,
     "reply": ReplySettings,
 }
 
@@ -32,7 +34,7 @@ PIPELINE_SETTINGS: dict[str, Any] = {
 class DataSettings:
     """Which files; paths are relative to `root`."""
 
-    train: tuple[str, ...]
+    train: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()  # none: one row in twenty of train
     root: str = "data"
     cache: str = ""  # where tokeniser and corpus are kept; runs on the same data may share it
@@ -53,6 +55,7 @@ class TokeniserSettings:
     texts: int = 4_000_000  # learned from the first so many texts and tags
     names: int = 0  # so many of the most frequent tags become pieces of their own
     least: int = 3  # of a backbone's pieces, those that occur so often are kept; 0: all
+    singles: int = 0  # of a backbone's single characters, so many of the first are kept anyway; 0: all
     extra: int = 100  # unknown words of one document that terms tell apart
 
 
@@ -70,9 +73,11 @@ class Recipe:
     """Everything about one training run."""
 
     name: str
-    data: DataSettings
-    model: dict[str, Any]
+    data: DataSettings = field(default_factory=DataSettings)
+    model: dict[str, Any] = field(default_factory=dict)
     task: Task = "hashtag"
+    parts: tuple[Recipe, ...] = ()  # read: readers that are trained together on one Transformer
+    weigh: tuple[float, ...] = ()  # how much the loss of each part counts; none: all the same
     start: str = ""  # a bundle whose weights and tokeniser to begin with
     backbone: str = ""  # a Hugging Face folder of a BERT, to begin the reader with
     teacher: str = ""  # a bundle with the same pieces, from which to learn besides
@@ -86,13 +91,28 @@ class Recipe:
 
     def __post_init__(self) -> None:
         from_dict(PIPELINE_SETTINGS[self.task], self.pipeline)  # says what is wrong with them
+        if (self.task == "read") != bool(self.parts) or len(self.weigh) not in (0, len(self.parts)):
+            raise ConfigError("a recipe with parts has the task 'read', and `weigh`, if given, has a number for each")
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
-    """A TOML recipe with `--set` changes; `base` names one beside it whose settings it starts from."""
+    """A TOML recipe with `--set` changes; `base` names one beside it whose settings it starts from, `parts` several."""
+    return from_dict(Recipe, set_values(_values(path), changes))
+
+
+def _values(path: Path) -> dict[str, Any]:
     values = read_toml(path)
     if base := values.pop("base", None):
-        for section, settings in read_toml(path.parent / base).items():
+        for section, settings in _values(path.parent / base).items():
             own = values.get(section)
             values[section] = {**settings, **(own or {})} if isinstance(settings, dict) else own or settings
-    return from_dict(Recipe, set_values(values, changes))
+    if parts := values.get("parts"):
+        values["parts"] = [_values(path.parent / part) for part in parts]
+    return values
+
+
+def lying_there(path: Path) -> Path:
+    """A recipe's file, or else the same under the name it has unpacked or packed in another way."""
+    bare = path.name.removesuffix(".zst").removesuffix(".gz")
+    others = (path.with_name(f"{bare}{ending}") for ending in ("", ".gz", ".zst"))
+    return path if path.exists() else next((other for other in others if other.exists()), path)

@@ -37,6 +37,7 @@ class TrainSettings:
     optimiser: Kind = "adamw"
     schedule: Schedule = "cosine"
     warmup: float = 0.04  # share of all steps
+    reader_rate: float = 1.0  # factor on the learning rate of a reader that was trained before
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
@@ -48,6 +49,7 @@ class TrainSettings:
     plateau: float = 1.0  # factor on the learning rate when an evaluation is no better
     plateau_change: float = 0.0  # no better: changed by less than this share; halved each time
     metric: str = "f1@1"
+    checkpoints: bool = True  # False: a short run keeps its best weights in memory and cannot be resumed
     log_every: int = 50
     seed: int = 1
 
@@ -129,8 +131,13 @@ class _Run:
                 part.compile(dynamic=True)
         self.loss = self.accelerator.prepare(_Loss(self.model))
         self.optimiser = make_optimiser(
-            self.model, settings.optimiser, weight_decay=settings.weight_decay, betas=settings.betas
+            self.model,
+            settings.optimiser,
+            weight_decay=settings.weight_decay,
+            betas=settings.betas,
+            reader_rate=settings.reader_rate,
         )
+        self.best: dict[str, Tensor] = {}  # the best weights of a run without checkpoints
         self.per_epoch = self.batches.steps(0)
         self.steps = settings.steps or max(1, round(settings.epochs * self.per_epoch))
         self.progress = Progress()
@@ -159,7 +166,9 @@ class _Run:
         finally:
             for part in self.model.modules():
                 part._compiled_call_impl = None  # whoever uses the model next meets other shapes
-        if self.progress.best is not None:  # not a file that an older run left
+        if self.best:
+            self.model.load_state_dict(self.best, strict=False)
+        elif self.progress.best is not None:  # not a file that an older run left
             load_weights(self.folder / "best.safetensors", self.model)
         return self.progress
 
@@ -249,13 +258,19 @@ class _Run:
         self._judge_change(value)
         if progress.best is None or value > progress.best:
             progress.best, progress.best_step, progress.stale, progress.scores = value, progress.step, 0, scores
-            if self.accelerator.is_main_process:
-                save_weights(self.folder / "best.safetensors", self.model)
-            self.accelerator.wait_for_everyone()
+            self._keep_best()
             return
         progress.stale += 1
         if not settings.plateau_change:
             progress.damping *= settings.plateau
+
+    def _keep_best(self) -> None:
+        if not self.settings.checkpoints:
+            trained = {name: one for name, one in self.model.named_parameters() if one.requires_grad}
+            self.best = {name: one.detach().clone() for name, one in trained.items()}
+        elif self.accelerator.is_main_process:
+            save_weights(self.folder / "best.safetensors", self.model)
+        self.accelerator.wait_for_everyone()
 
     def _judge_change(self, value: float) -> None:
         """Tweet2Vec's rule: a small change lowers the learning rate, stops the momentum, and asks for a smaller one."""
@@ -274,7 +289,7 @@ class _Run:
         return self.progress.step >= self.steps or bool(patience and self.progress.stale >= patience)
 
     def _save(self) -> None:
-        if self.accelerator.is_main_process:
+        if self.accelerator.is_main_process and self.settings.checkpoints:
             save_checkpoint(self._checkpoint, self.model, self.optimiser, self.progress)
         self.accelerator.wait_for_everyone()
 

@@ -11,10 +11,10 @@ Kind = Literal["adamw", "nesterov"]
 
 
 def make_optimiser(
-    model: nn.Module, kind: Kind, *, weight_decay: float, betas: tuple[float, float]
+    model: nn.Module, kind: Kind, *, weight_decay: float, betas: tuple[float, float], reader_rate: float = 1.0
 ) -> torch.optim.Optimizer:
     """AdamW, or steepest descent with Nesterov's momentum (`betas[0]`); the learning rate is set before each step."""
-    groups = weight_groups(model, weight_decay)
+    groups = weight_groups(model, weight_decay, reader_rate)
     made: Any
     if kind == "adamw":
         made = torch.optim.AdamW(groups, lr=0.0, betas=betas, fused=True)
@@ -29,7 +29,7 @@ def make_optimiser(
 def take_step(optimiser: torch.optim.Optimizer, rate: float, *, unusable: Tensor) -> None:
     """One step at that learning rate, or none if the gradient is unusable (1.0)."""
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["factor"]
     optimiser.found_inf.copy_(unusable)  # type: ignore[attr-defined]
     optimiser.step()
 
@@ -41,9 +41,20 @@ def reset_momentum(optimiser: torch.optim.Optimizer) -> None:
             state["momentum_buffer"].zero_()
 
 
-def weight_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """Matrices decay, biases and norms do not; what is not trained is left alone."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    matrices = [weight for weight in trained if weight.dim() > 1]
-    others = [weight for weight in trained if weight.dim() <= 1]
-    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+def weight_groups(model: nn.Module, decay: float, reader_rate: float = 1.0) -> list[dict[str, Any]]:
+    """Matrices decay, biases and norms do not; what is not trained is left alone. A `reader` may have a rate apart."""
+    trained = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+    apart = [reader_rate != 1.0 and "reader" in name.split(".") for name, _ in trained]
+    return [
+        {
+            "params": [
+                weight
+                for (_, weight), mine in zip(trained, apart, strict=True)
+                if mine == slow and (weight.dim() > 1) == matrix
+            ],
+            "weight_decay": decay if matrix else 0.0,
+            "factor": reader_rate if slow else 1.0,
+        }
+        for slow in sorted(set(apart))
+        for matrix in (True, False)
+    ]
