@@ -13,11 +13,9 @@ import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -27,6 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from hashtag_quality import minilm_folder
+from timing import per_cpu_second
 
 import tagsmith
 from tagsmith.data.readers import read_posts
@@ -50,7 +49,7 @@ def systems(model: str) -> dict[str, Callable[[Sequence[str]], object]]:
     return {
         f"tagsmith {model}": tagger.tag,
         "YAKE": lambda texts: [extractor.extract_keywords(text) for text in texts],
-        "KeyBERT": lambda texts: [bert.extract_keywords(text, **ngrams) for text in texts[: len(texts) // 8]],
+        "KeyBERT": lambda texts: [bert.extract_keywords(text, **ngrams) for text in texts],
     }
 
 
@@ -82,15 +81,7 @@ def main() -> None:
     texts = [post.text for post in islice(read_posts(args.file), args.posts) if isinstance(post, Post)]
     memory = [peak_megabytes(args.model, texts, count) for count in ((1000, 100_000) if args.large else (1000,))]
     ready = systems(args.model)
-    speeds: dict[str, list[float]] = {name: [] for name in ready}
-    for number in range(args.rounds + 1):  # the first warms up
-        for name, system in ready.items():
-            start = time.process_time()
-            system(texts)
-            done = len(texts) // (8 if name == "KeyBERT" else 1)
-            if number:
-                speeds[name].append(done / (time.process_time() - start))
-    medians = {name: round(statistics.median(rounds), 1) for name, rounds in speeds.items()}
+    medians = per_cpu_second(ready, texts, rounds=args.rounds, shares={"KeyBERT": 8})
     ours = medians[f"tagsmith {args.model}"]
     result = {
         "posts_per_cpu_second": medians,

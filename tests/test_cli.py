@@ -109,7 +109,7 @@ def test_rows_that_cannot_be_read_keep_their_place(run, tmp_path):
     assert errors[0] is None
     assert errors[1].startswith("row 2: the line is not JSON: ")
     assert errors[2].startswith("row 3: the row has no field 'text' (its fields: 'id', 'body')")
-    assert errors[3] == "the text has 1,048,576 characters, the most is 100,000; tag it in parts"
+    assert errors[3] == "the text has 1,048,576 characters, the most is 200,000; tag it in parts"
     assert errors[4].startswith("the text has a lone surrogate")
     assert errors[5] is None
     assert errors[6].startswith("the text is empty")

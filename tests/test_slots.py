@@ -9,9 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from tagsmith.data.batches import PairBatch
-from tagsmith.models.slots import Slots, SlotsConfig, first_places, match, phrase_matrix
+from tagsmith.models.slots import Slots, SlotsConfig, match, phrase_matrix
+from tagsmith.pipelines.phrases import write_slots
 from tagsmith.text.terms import ABSENT, PRESENT
-from tagsmith.text.vocabulary import END, SEP
+from tagsmith.text.vocabulary import END, PAD, SEP, UNK
 
 TINY = {
     "vocab": 30,
@@ -140,13 +141,48 @@ def test_the_few_words_that_can_come_are_scored_as_among_all(written):
     memory = model.encode(batch.source, batch.source_lengths)
     now, _ = model.start(memory)
     every = model.scores(*now, memory)
-    few = model.few_scores(now, memory, first_places(memory.ids))
     assert every.shape[-1] == 33
     if written:
         assert (every[0, :, 12:30] < -20).all()  # neither written nor in the first document
-    logs, places = few.max(-1)
-    assert_close(logs, every.max(-1).values, atol=1e-5, rtol=1e-4)
-    assert model.word_of(places, memory).tolist() == every.argmax(-1).tolist()
+    best = model.best_words(now, memory, keep=3, never=[SEP, 7])
+    every[..., [SEP, 7]] = -torch.inf
+    logs, words = every.topk(3)
+    assert_close(best.logs, logs, atol=1e-5, rtol=1e-4)
+    assert best.ids.tolist() == words.tolist()
+
+
+@torch.no_grad()
+def test_phrases_are_written_as_each_would_be_by_itself():
+    model, batch = build(), documents()
+    model.out_bias[SEP] = 2.6
+    memory = model.encode(batch.source, batch.source_lengths)
+    written, logs = write_slots(model, memory)
+    assert written.shape == (2, 12, 4)  # each slot begins in two ways
+    ends = (written == SEP).int().argmax(-1)
+    assert ends.min() < ends.max()  # some phrases end before others
+    for text in range(2):
+        expected = [plainly_written(model, memory, text, slot, way) for slot in range(6) for way in range(2)]
+        found = zip(written[text].tolist(), logs[text].tolist())
+        for (own, score), (words, total) in zip(sorted(found), sorted(expected)):
+            assert own[: len(words)] == words
+            assert score == pytest.approx(total, abs=1e-4)
+
+
+def plainly_written(model, memory, text, slot, way):
+    """A phrase of one slot, by whole passes."""
+    given = torch.full((2, 6, 4), PAD)
+    words, total = [], 0.0
+    for place in range(4):
+        scores = model.scores(*model.write(model.inputs(given), memory), memory)
+        row = scores.unflatten(1, (6, 4))[text, slot, place]
+        row[[PAD, UNK, END, PRESENT, ABSENT, *([] if place else [SEP])]] = -torch.inf
+        found = row.topk(2)
+        total += float(found.values[0 if place else way])
+        words.append(SEP if place == 3 else int(found.indices[0 if place else way]))
+        given[text, slot, : len(words)] = torch.tensor(words)
+        if words[-1] == SEP:
+            break
+    return words, total
 
 
 def test_some_slots_go_on_as_they_would_among_all():

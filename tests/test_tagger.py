@@ -243,7 +243,7 @@ def test_selected_segments_are_some_of_all_and_only_given_when_asked_for(tagger)
     [
         ("", "the text is empty; give at least one word"),
         (" \n\t ", "the text is empty"),
-        ("a" * (MOST_CHARACTERS + 1), "the text has 100,001 characters, the most is 100,000; tag it in parts"),
+        ("a" * (MOST_CHARACTERS + 1), "the text has 200,001 characters, the most is 200,000; tag it in parts"),
         ("bad \ud800 letter", "the text has a lone surrogate (\\ud800) at 4; "),
         ("\u200b\u200b", "the text has nothing that can be read; give words"),
     ],

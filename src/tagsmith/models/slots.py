@@ -12,18 +12,21 @@ Which slot learns which phrase is decided anew each time: by what the slots woul
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import pad
 
 from tagsmith.config import check_positive
 from tagsmith.data.batches import PairBatch
 from tagsmith.nn.attention import Attention, KeysValues
-from tagsmith.nn.copying import Pointer
+from tagsmith.nn.best import Best
+from tagsmith.nn.copying import Pointer, SourceWords
 from tagsmith.nn.embed import PlacedEmbedding, TokenEmbedding
+from tagsmith.nn.linear import Packing
 from tagsmith.nn.reading import Memory, TransformerReader, as_known
 from tagsmith.nn.transformer import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer, NormPlace
 from tagsmith.text.terms import ABSENT, PRESENT
@@ -78,6 +81,8 @@ class SlotsState(NamedTuple):
     slots: Tensor  # (batch, slots) which they are
     cache: DecoderCache
     projected: tuple[KeysValues, ...]  # rows = batch
+    looked: KeysValues  # the same, as the pointer sees it
+    words: SourceWords
 
     def narrow(self, places: Tensor) -> SlotsState:
         """The same for some slots of each document.  places (batch, fewer)"""
@@ -110,7 +115,8 @@ class Slots(nn.Module):
         self.look = Attention(width, 1)
         self.pointer = Pointer(width)
         self.written = min(config.written or config.vocab, config.vocab)
-        self.out_bias = nn.Parameter(torch.zeros(self.written))  # the output matrix is the token table
+        self.packing = Packing(self.written)  # the output matrix is the token table
+        self.out_bias = nn.Parameter(torch.zeros(self.written))
         self.apply(_start_small)
 
     def forward(self, batch: PairBatch) -> SlotsOutput:
@@ -184,7 +190,7 @@ class Slots(nn.Module):
         number = places.div(length, rounding_mode="floor")
         mask = (number[:, None] == number) & (places[:, None] >= places)
         states = self.decoder(vectors, mask, memory.states, memory.mask)
-        return states, self._weights(states, memory)
+        return states, self.look.weights(states, memory.states, memory.mask)[:, 0]
 
     def scores(self, states: Tensor, weights: Tensor, memory: Memory) -> Tensor:
         """Log-probabilities of every word.  -> (batch, target, vocab + extra)"""
@@ -195,7 +201,8 @@ class Slots(nn.Module):
         """Every slot before its first word."""
         batch, slots = len(memory.ids), self.config.slots
         every = torch.arange(slots, device=memory.ids.device).expand(batch, -1)
-        state = SlotsState(0, every, DecoderCache(), self.decoder.remember(memory.states))
+        projected, looked = self.decoder.remember(memory.states), self.look.remember(memory.states)
+        state = SlotsState(0, every, DecoderCache(), projected, looked, SourceWords.of(memory.ids))
         return self.step(memory.ids.new_full((batch, slots), SEP), state, memory)
 
     def step(self, tokens: Tensor, state: SlotsState, memory: Memory) -> tuple[Written, SlotsState]:
@@ -205,21 +212,24 @@ class Slots(nn.Module):
         vectors = self.embed(known[:, :, None], codes, start=state.length)
         states, cache = self.decoder.step(vectors.flatten(0, 1), state.cache, state.projected, memory.mask)
         rows = states.reshape(*tokens.shape, -1)
-        return Written(rows, self._weights(rows, memory)), state._replace(length=state.length + 1, cache=cache)
+        weights = self.look.weights(rows, state.looked, memory.mask)[:, 0]
+        return Written(rows, weights), state._replace(length=state.length + 1, cache=cache)
 
-    def few_scores(self, written: Written, memory: Memory, firsts: Tensor) -> Tensor:
-        """`scores` for the words that can come at all: those that can be written, then the places of the document.
-
-        A word stands at its first place, `firsts` (batch, source).  -> (batch, slots, written + source)
-        """
-        ids = torch.where(memory.ids < self.written, memory.ids, self.written + firsts)
+    def best_words(
+        self,
+        written: Written,
+        memory: Memory,
+        *,
+        keep: int,
+        never: Sequence[int] = (),
+        words: SourceWords | None = None,
+    ) -> Best:
+        """The likeliest next words of `scores`, but for some ids.  -> (batch, slots, keep)"""
         scores = self._vocabulary(written.states)
-        return self.pointer(scores, written.states, written.weights, ids, extra=memory.ids.shape[1])
-
-    def word_of(self, places: Tensor, memory: Memory) -> Tensor:
-        """The ids of words that `few_scores` scored.  (batch, slots) -> the same"""
-        copied = memory.ids.gather(1, (places - self.written).clamp(min=0))
-        return torch.where(places < self.written, places, copied)
+        best = self.pointer.best(scores, *written, memory.ids, keep=keep + len(never), words=words)
+        barred = torch.isin(best.ids, best.ids.new_tensor(list(never)))
+        logs, places = best.logs.masked_fill(barred, -math.inf).topk(keep)
+        return Best(logs, best.ids.gather(2, places))
 
     def inputs(self, given: Tensor) -> Tensor:
         """What stands before each word of a phrase."""
@@ -235,15 +245,7 @@ class Slots(nn.Module):
         return real * torch.where(none, weights, 1.0)[:, :, None]
 
     def _vocabulary(self, states: Tensor) -> Tensor:
-        return linear(states, self.embed.table.weight[: self.written], self.out_bias)
-
-    def _weights(self, states: Tensor, memory: Memory) -> Tensor:
-        return self.look.weights(states, memory.states, memory.mask)[:, 0]
-
-
-def first_places(ids: Tensor) -> Tensor:
-    """Where each word of a document stands first.  (batch, source) -> the same"""
-    return (ids[:, :, None] == ids[:, None, :]).int().argmax(-1)
+        return self.packing.linear(states, self.embed.table.weight, self.out_bias)
 
 
 def phrase_matrix(target: Tensor, slots: int, words: int) -> Tensor:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tagsmith.nn.best import Best, tops_of
+
+
+class SourceWords(NamedTuple):
+    """Which tokens of a source are the same; `best` takes it where many steps look at one source."""
+
+    same: Tensor  # (batch, source, source) 1.0 or 0.0
+    again: Tensor  # (batch, 1, source) stands earlier in the source
+
+    @classmethod
+    def of(cls, ids: Tensor) -> SourceWords:
+        """(batch, source)"""
+        same = ids[:, :, None] == ids[:, None, :]
+        return cls(same.float(), same.tril(-1).any(-1)[:, None])
 
 
 class Pointer(nn.Module):
@@ -49,19 +63,30 @@ class Pointer(nn.Module):
         copied = (same * weights.to(wide)[:, :, None, :]).sum(-1)
         return torch.log(torch.where(known, logs.exp(), 0.0) * write + copied * (1 - write) + 1e-10)
 
-    def best(self, scores: Tensor, states: Tensor, weights: Tensor, source_ids: Tensor, *, keep: int) -> Best:
+    def best(
+        self,
+        scores: Tensor,
+        states: Tensor,
+        weights: Tensor,
+        source_ids: Tensor,
+        *,
+        keep: int,
+        words: SourceWords | None = None,
+    ) -> Best:
         """The likeliest tokens of `forward`, without writing out the mixture.  -> (batch, target, keep)
 
-        Copying only adds to a token's probability, so they are among the best of the vocabulary and the source's own.
+        Copying only adds to a token's probability, so they are among the best of the vocabulary and the source's own;
+        ids of the source past the vocabulary can only be copied.
         """
         tops = tops_of(scores.flatten(0, 1), keep)
         values, ids, most, total = (part.view(*scores.shape[:2], -1) for part in tops)
         write = self.gate(states).float().sigmoid()
-        same = source_ids[:, :, None] == source_ids[:, None, :]  # (batch, source, source)
-        copied = (weights.float() @ same.float()) * (1 - write)
-        own = scores.gather(2, source_ids[:, None, :].expand(-1, scores.shape[1], -1)).float()
+        same, again = words or SourceWords.of(source_ids)
+        copied = (weights.float() @ same) * (1 - write)
+        beyond = (source_ids >= scores.shape[2])[:, None]
+        known_ids = source_ids.clamp(max=scores.shape[2] - 1)[:, None, :].expand(-1, scores.shape[1], -1)
+        own = scores.gather(2, known_ids).float().masked_fill(beyond, -math.inf)
         read = torch.log((own - most - total).exp() * write + copied + 1e-10)
-        again = same.tril(-1).any(-1)[:, None]  # stands earlier in the source
         read = read.masked_fill(again, -math.inf)
         known = (ids[:, :, :, None] == source_ids[:, None, None, :]).any(-1)
         written = torch.log((values - total).exp() * write + 1e-10).masked_fill(known, -math.inf)

@@ -19,27 +19,28 @@ from torch.nn.functional import linear
 class Packing:
     """A matrix as it was last laid out; one that has changed since, or is another one, is laid out again."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int | None = None) -> None:
+        self.rows = rows  # of the matrix, the first so many; None: all
         self._kept: tuple[Tensor, int, int, Tensor] | None = None  # matrix, where it lies, version, and packed
 
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """`torch.nn.functional.linear`.  (..., inward), (outward, inward), (outward,) -> (..., outward)"""
         if not torch.is_inference_mode_enabled() or not _packable(states, weight):
-            return linear(states, weight, bias)
+            return linear(states, weight[: self.rows], bias)
         return torch.ops.mkldnn._linear_pointwise(states, self._packed(weight), bias, "none", [], "")
 
     def _packed(self, weight: Tensor) -> Tensor:
         kept = self._kept
         if kept is None or kept[0] is not weight or kept[1:3] != (weight.data_ptr(), weight._version):
-            packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach()[: self.rows])
             kept = self._kept = (weight, weight.data_ptr(), weight._version, packed)
         return kept[3]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Packing:
-        return Packing()  # a copy of the model has matrices of its own
+        return Packing(self.rows)  # a copy of the model has matrices of its own
 
-    def __reduce__(self) -> tuple[type[Packing], tuple[()]]:
-        return Packing, ()
+    def __reduce__(self) -> tuple[type[Packing], tuple[int | None]]:
+        return Packing, (self.rows,)
 
 
 class Linear(nn.Linear):

@@ -15,7 +15,7 @@ import torch
 from tagsmith.data.trie import Trie
 from tagsmith.decode import Constraint
 from tagsmith.errors import DataError
-from tagsmith.pipelines.phrases import KeyphraseSettings, PhraseFinder, Phrases, within
+from tagsmith.pipelines.phrases import GRAIN, KeyphraseSettings, PhraseFinder, Phrases, within
 from tagsmith.pipelines.run import CHUNK, run, stream
 from tagsmith.pipelines.tag import DIGITS, Candidate, problem, whole
 from tagsmith.records import Document, Post, Tag, Tags
@@ -131,7 +131,7 @@ class _PhraseRun:
         return 16 if self.tagger.finder.device.type == "cpu" else 256
 
     def shape(self, ready: Ready) -> int:
-        return -(-len(ready.text.ids) // 32)
+        return -(-len(ready.text.ids) // GRAIN)
 
     def tokens(self, ready: Ready) -> int:
         return len(ready.text.ids)

@@ -18,7 +18,8 @@ from tagsmith.config import check_positive
 from tagsmith.data.batches import pad_ids
 from tagsmith.data.trie import Trie
 from tagsmith.decode import Constraint, Ends, Found, beam, greedy
-from tagsmith.models.slots import Slots, first_places
+from tagsmith.models.slots import Slots, Written
+from tagsmith.nn.copying import SourceWords
 from tagsmith.nn.reading import Memory
 from tagsmith.pipelines.tag import Candidate
 from tagsmith.records import Span
@@ -27,6 +28,19 @@ from tagsmith.text.terms import ABSENT, PRESENT, Coder, Text
 from tagsmith.text.vocabulary import END, PAD, SEP, UNK
 
 KINDS = (PRESENT, ABSENT)
+ROWS = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    8,
+    10,
+    12,
+    14,
+    16,
+)  # documents of a pass, and by how many words they are padded: a new shape costs a CPU time
+GRAIN = 32
 
 
 @dataclass(frozen=True)
@@ -120,12 +134,15 @@ class SlotsFinder(_ModelFinder):
         self, texts: Sequence[Text], settings: KeyphraseSettings, rules: Sequence[Constraint] = ()
     ) -> list[Phrases]:
         """A phrase's score is its probability; slots that agree on one add up as chances do."""
-        ids, lengths = pad_ids([text.ids for text in texts], longest=settings.source)
+        rows = [text.ids for text in texts]
+        rows += rows[:1] * (next((size for size in ROWS if size >= len(rows)), len(rows)) - len(rows))
+        width = -(-max(map(len, rows)) // GRAIN) * GRAIN
+        ids, lengths = pad_ids(rows, longest=settings.source, width=width)
         memory = self.model.encode(ids.to(self.device), lengths.to(self.device))
         written, logs = write_slots(self.model, memory, rules=rules, keep=max(settings.top + 2, 6))
         found = []
-        for rows, totals, text in zip(written.tolist(), logs.exp().tolist(), texts, strict=True):
-            phrases = [Phrase(row[: row.index(SEP)], score) for row, score in zip(rows, totals, strict=True)]
+        for own, totals, text in zip(written.tolist(), logs.exp().tolist(), texts, strict=False):
+            phrases = [Phrase(row[: row.index(SEP)], score) for row, score in zip(own, totals, strict=True)]
             found.append(gather(phrases, text, self.coder))
         return found
 
@@ -156,49 +173,64 @@ def gather(phrases: Sequence[Phrase], text: Text, coder: Coder) -> Phrases:
 def write_slots(
     model: Slots, memory: Memory, *, rules: Sequence[Constraint] = (), keep: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Each slot's likeliest phrase, ended by [SEP] (batch, slots, words), and its log-probability (batch, slots).
+    """The likeliest phrases, ended by [SEP] (batch, phrases, words), and their log-probabilities (batch, phrases).
 
-    Only the `keep` slots with the likeliest first words go on (0: all).
+    Each slot begins phrases in its two likeliest ways; the `keep` likeliest beginnings of all slots go on (0: all).
     """
-    firsts = first_places(memory.ids)
     now, state = model.start(memory)
-    written = memory.ids.new_zeros((*now.states.shape[:2], 0))
-    total = torch.zeros(now.states.shape[:2], dtype=torch.float32, device=written.device)
-    done = torch.zeros_like(total, dtype=torch.bool)
-    for place in range(model.config.words):
-        logs, tokens = _next_words(model, now, memory, firsts, written, rules)
-        if place + 1 == model.config.words:  # a phrase that does not end by itself is cut
-            tokens = torch.full_like(tokens, SEP)
-        total = total + logs.masked_fill(done, 0.0)
-        tokens = tokens.masked_fill(done, SEP)
-        written = torch.cat([written, tokens[:, :, None]], dim=2)
-        done = done | (tokens == SEP)
-        if bool(done.all()):
-            break
-        if not place and 0 < keep < total.shape[1]:
-            best = total.topk(keep, dim=1).indices
-            total, done, tokens = (part.gather(1, best) for part in (total, done, tokens))
-            written, state = tokens[:, :, None], state.narrow(best)
+    words = model.config.words
+    nothing = memory.ids.new_zeros((*now.states.shape[:2], 0))
+    logs, tokens = _next_words(model, now, memory, state.words, nothing, rules, count=2)
+    begun = logs.shape[1] * logs.shape[2]
+    total, best = logs.flatten(1).topk(min(keep or begun, begun), dim=1)
+    tokens, state = tokens.flatten(1).gather(1, best), state.narrow(best // logs.shape[2])
+    written = torch.full((*tokens.shape, words), SEP, device=tokens.device)
+    written[:, :, 0] = tokens
+    rows = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # of `written` that go on
+    done = torch.zeros_like(tokens, dtype=torch.bool)
+    for place in range(1, words):
         now, state = model.step(tokens, state, memory)
+        before = written.gather(1, rows[:, :, None].expand(-1, -1, words))[:, :, :place]
+        next_words = _next_words(model, now, memory, state.words, before, rules, count=1)
+        logs, tokens = (part[:, :, 0] for part in next_words)
+        total = total.scatter_add(1, rows, logs.masked_fill(done, 0.0))
+        if place + 1 == words:  # a phrase that does not end by itself is cut
+            break
+        tokens = tokens.masked_fill(done, SEP)
+        written[:, :, place].scatter_(1, rows, tokens)
+        done = done | (tokens == SEP)
+        left = int((~done).sum(1).max())
+        if not left:
+            break
+        if left <= done.shape[1] // 2:  # halving, so that few shapes occur
+            left = done.shape[1] // 2
+            first = done.int().argsort(dim=1, stable=True)[:, :left]
+            rows, tokens, done = (part.gather(1, first) for part in (rows, tokens, done))
+            state = state.narrow(first)
     return written, total
 
 
 def _next_words(
-    model: Slots, now: Any, memory: Memory, firsts: Tensor, written: Tensor, rules: Sequence[Constraint]
+    model: Slots,
+    now: Written,
+    memory: Memory,
+    words: SourceWords,
+    before: Tensor,
+    rules: Sequence[Constraint],
+    *,
+    count: int,
 ) -> tuple[Tensor, Tensor]:
-    """The likeliest next word of each slot and its log-probability, each (batch, slots)."""
-    never = [PAD, UNK, END, *KINDS, *([] if written.shape[2] else [SEP])]
-    if rules:
-        scores = model.scores(now.states, now.weights, memory)
-        scores[..., never] = -math.inf
-        for rule in rules:
-            scores = rule(written, scores)
-        logs, tokens = scores.max(-1)
-        return logs, tokens
-    scores = model.few_scores(now, memory, firsts)
+    """The likeliest next words of each slot: log-probabilities and ids, each (batch, slots, count)."""
+    never = [PAD, UNK, END, *KINDS, *([] if before.shape[2] else [SEP])]
+    if not rules:
+        best = model.best_words(now, memory, keep=count, never=never, words=words)
+        return best.logs, best.ids
+    scores = model.scores(now.states, now.weights, memory)
     scores[..., never] = -math.inf
-    logs, places = scores.max(-1)
-    return logs, model.word_of(places, memory)
+    for rule in rules:
+        scores = rule(before, scores)
+    logs, tokens = scores.topk(count)
+    return logs, tokens
 
 
 def search(stepper: Any, settings: KeyphraseSettings, more: Sequence[Constraint] = ()) -> Found:

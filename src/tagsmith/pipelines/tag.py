@@ -20,7 +20,7 @@ from tagsmith.text.normalise import lone_surrogate
 from tagsmith.text.reading import aligned_reading, reading
 from tagsmith.text.spans import SpanFinder
 
-MOST_CHARACTERS = 100_000
+MOST_CHARACTERS = 200_000  # a paper of 20,000 words and more
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of a forward pass that is not full
 MANY_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 256)  # the same where there are more posts than fit one pass
 GRAIN = 8  # tokens by which texts are padded
