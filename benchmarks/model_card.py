@@ -40,7 +40,8 @@ ABOUT = {
         "data": "Weibo hot topics with the post that introduces them and users' posts (weibo-trending-hot-history, "
         "weibo-hot-hub, Poll-Question-Generation, TAKG, HashtagGeneration: MIT).",
         "recipe": "recipes/hashtag/hashtag-zh.toml",
-        "limits": "Tags of news items are short headlines it writes itself: check names and numbers in the post.",
+        "limits": "Tags of news items are short headlines it writes itself: check names and numbers in the post. It "
+        "was trained before a step became a random sample of posts: a new run of the recipe gives a similar model.",
     },
     "tags-en": {
         "text": "Known tags for English posts, ranked; its scores are chances, so few are shown where it is unsure.",

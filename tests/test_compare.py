@@ -250,7 +250,10 @@ def nothing_runs(monkeypatch):
             "tfidf,tfidff",
             "there is no system 'tfidff'; known: tfidf, textrank, singlerank, noun-phrases, yake, keybert, ",
         ),
-        ("no-such-model", "keybert, hashtag-en, hashtag-zh, tags-en, or the folder of a model you trained"),
+        (
+            "no-such-model",
+            "keybert, hashtag-en, hashtag-zh, keyphrase-en, tags-en, or the folder of a model you trained",
+        ),
         ("tfidf,textrank,tfidf", "'tfidf' is named twice; name each system once"),
         (" , ", "--models takes names with commas between"),
     ],

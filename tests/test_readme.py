@@ -125,17 +125,26 @@ def test_the_commands_of_the_readme_run(tmp_path):
 
 @pytest.fixture
 def place(
-    tmp_path, monkeypatch, tiny_bundle, rank_bundle, classify_bundle, extract_bundle, answer_bundle, reply_bundle
+    tmp_path,
+    monkeypatch,
+    tiny_bundle,
+    rank_bundle,
+    slots_bundle,
+    classify_bundle,
+    extract_bundle,
+    answer_bundle,
+    reply_bundle,
 ):
     """A folder with the files and models that the quick start speaks of."""
-    for name, bundle in {"hashtag-en": tiny_bundle, "tags-en": rank_bundle}.items():
+    for name, bundle in {"hashtag-en": tiny_bundle, "tags-en": rank_bundle, "keyphrase-en": slots_bundle}.items():
         shutil.copytree(bundle, tmp_path / "bundles" / name)
     save_twin(tmp_path / "bundles" / "embed-en", name="embed-en", task="embed", same_as="tags-en", card="", measured={})
     monkeypatch.setattr("tagsmith.bundle.SHIPPED", tmp_path / "bundles")
     new = [{"id": f"new {n}", "text": f"noodles tonight, {n}", "hashtags": ["NoodleNight"]} for n in range(4)]
     write_rows(tmp_path / "posts.jsonl", [*sample_rows()[:48], *new])
     write_rows(tmp_path / "labelled.jsonl", sample_labelled() * 2)
-    write_rows(tmp_path / "documents.jsonl", sample_documents())
+    for name in ("documents.jsonl", "papers.jsonl"):
+        write_rows(tmp_path / name, sample_documents())
     write_rows(tmp_path / "questions.jsonl", sample_questions())
     write_rows(tmp_path / "pairs.jsonl", sample_pairs())
     monkeypatch.chdir(tmp_path)
