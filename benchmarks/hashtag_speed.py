@@ -25,7 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from hashtag_quality import minilm_folder
-from timing import per_cpu_second
+from timing import per_cpu_second, told
 
 import tagsmith
 from tagsmith.data.readers import read_posts
@@ -82,15 +82,7 @@ def main() -> None:
     memory = [peak_megabytes(args.model, texts, count) for count in ((1000, 100_000) if args.large else (1000,))]
     ready = systems(args.model)
     medians = per_cpu_second(ready, texts, rounds=args.rounds, shares={"KeyBERT": 8})
-    ours = medians[f"tagsmith {args.model}"]
-    result = {
-        "posts_per_cpu_second": medians,
-        "ratio": {name: round(ours / medians[name], 2) for name in list(medians)[1:]},
-        "memory": memory,
-    }
-    print(json.dumps(result, indent=1))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    told("posts", medians, args.out, memory=memory)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ Also the CPU time of one abstract of about 150 words by itself, and that of a do
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -24,7 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from hashtag_quality import minilm_folder
-from timing import per_cpu_second
+from timing import per_cpu_second, told
 
 import tagsmith
 from tagsmith.data.readers import read_documents
@@ -82,16 +81,7 @@ def main() -> None:
     single = alone(tagger.tag, texts)
     megabytes = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     medians = per_cpu_second(systems(tagger.tag, args.model), texts, rounds=args.rounds, shares={"KeyBERT": 8})
-    ours = medians[f"tagsmith {args.model}"]
-    result = {
-        "documents_per_cpu_second": medians,
-        "ratio": {name: round(ours / medians[name], 2) for name in list(medians)[1:]},
-        "alone": single,
-        "peak_mb_alone_and_long": megabytes,
-    }
-    print(json.dumps(result, indent=1))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    told("documents", medians, args.out, alone=single, peak_mb_alone_and_long=megabytes)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -28,3 +30,13 @@ def per_cpu_second(
             if number:
                 speeds[name].append(len(own) / (time.process_time() - start))
     return {name: round(statistics.median(each), 1) for name, each in speeds.items()}
+
+
+def told(kind: str, speeds: Mapping[str, float], out: Path | None, **more: object) -> None:
+    """Print, and write to `out`, the speeds, the first system's as multiples of the others', and what else there is."""
+    ours, *others = speeds
+    ratio = {name: round(speeds[ours] / speeds[name], 2) for name in others}
+    result = json.dumps({f"{kind}_per_cpu_second": speeds, "ratio": ratio, **more}, indent=1)
+    print(result)
+    if out:
+        out.write_text(result + "\n", encoding="utf-8")
