@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,8 @@ from tagsmith.errors import BundleError, ConfigError, DataError, TrainError
 from tagsmith.models.relevance import Relevance, RelevanceConfig
 from tagsmith.pipelines.evaluate_replies import evaluate_replier
 from tagsmith.pipelines.load import load_replier, load_tagger
-from tagsmith.pipelines.replies import log_probabilities, towards
+from tagsmith.pipelines.replies import Candidate, ReplyFinder, log_probabilities, towards
+from tagsmith.pipelines.reply import Replier
 from tagsmith.recipe import informative, job_of, make, read_recipe
 from tagsmith.recipe.informative import UNSEEN, Relations, topics_of
 from tagsmith.records import Pair, Post, Replies, pair_of, reply_row
@@ -227,6 +229,13 @@ def test_following_with_one_token_to_draw_from_is_greedy():
     assert_close(steps[-1].total, wanted.scores[:, 0].repeat_interleave(3), atol=1e-4, rtol=1e-4)
 
 
+def test_drawing_asks_for_no_token_behind_the_last():
+    model, batch = small(), random_batch(2)
+    steps = model.config.longest - int(batch.source_lengths.max())  # the last token is written, not read
+    stepper = model.stepper(batch.source, batch.source_lengths)
+    assert len(list(follow(stepper, torch.rand(2, steps), ends=Ends((), whole=99)))) == steps
+
+
 def test_what_was_drawn_counts_as_the_whole_pass_says():
     model, batch = small(), random_batch(3)
     stepper = Several(model.stepper(batch.source, batch.source_lengths), 2)
@@ -363,6 +372,17 @@ def test_blocked_words_are_not_said(replier, tmp_path):
         (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\x00")
         with pytest.raises(DataError, match=message):
             read_block_list(tmp_path / name)
+
+
+def test_a_model_that_is_full_still_shows_its_evidence(replier):
+    settings = replace(replier.settings, source=8, steps=replier.finder.model.config.longest - 8)
+    full = Replier(ReplyFinder(replier.finder.model, replier.finder.pieces, settings))
+    wish = full.wish(top=1, seed=1, evidence=True)
+    (ready,) = full.ready([Pair("a query that is long enough to fill all the places it is given, and more")])
+    cut = Candidate(tuple(ready.ids[:1] * settings.steps), "said", 0.0, ended=False)
+    assert len(ready.ids) == 8
+    assert len(full._weights(ready, [cut])[0]) == 8
+    assert full.finder.find([ready], wish)
 
 
 def test_a_length_limit_holds(replier):

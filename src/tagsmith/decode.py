@@ -216,7 +216,7 @@ def follow(
     written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
     total = scores.new_zeros(scores.shape[0], dtype=torch.float32)
     done = torch.zeros_like(total, dtype=torch.bool)
-    for chance in chances.unbind(1):
+    for step, chance in enumerate(chances.unbind(1), start=1):
         plain = scores[:, 0].float().log_softmax(-1)
         logs = _log_softmax(scores / temperature, written, constraints)[:, 0]
         tokens = draw_at(logs, chance, top_k=top_k).masked_fill(done, 0)
@@ -224,7 +224,7 @@ def follow(
         written = torch.cat([written, tokens[:, None, None]], dim=2)
         done = done | ends.match(tokens)
         yield Followed(tokens, total, done)
-        if bool(done.all()):
+        if step == chances.shape[1] or bool(done.all()):  # the model may have no place for one token more
             return
         scores, state = stepper.step(tokens[:, None], state)
 

@@ -239,7 +239,7 @@ class Replier:
         if not candidates or not hasattr(model, "salience"):
             return [[]] * len(candidates)
         source, lengths = pad_ids([ready.ids] * len(candidates), longest=self.settings.source)
-        closed = [[*one.ids, END] for one in candidates]
+        closed = [[*one.ids, END] if one.ended else list(one.ids) for one in candidates]
         target, target_lengths = pad_ids(closed, longest=max(map(len, closed)))
         found = model.salience(PairBatch(source, lengths, target, target_lengths).to(self.finder.device))
         return [[]] * len(candidates) if found is None else found.tolist()
