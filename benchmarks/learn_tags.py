@@ -2,7 +2,7 @@
 
     python benchmarks/learn_tags.py hold --train FILE [--tags 50] [--seed 0] --held held.txt --out without.jsonl.gz
     python benchmarks/learn_tags.py WITHOUT WITH --train FILE --test FILE --held held.txt \
-        [--examples 1 5 20 100] [--limit N] --out FILE
+        [--examples 1 5 20 100] [--boost 2 2.5 3] [--limit N] --out FILE
 
 `hold` draws tags of middling frequency (the middle half of all tags by posts), and writes their names and the training
 posts that carry none of them. WITHOUT is a bundle trained on those, WITH one trained on all. WITHOUT then learns each
@@ -19,6 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from rank_table import sample
 from tagsmith.bundle import Bundle, load_bundle
 from tagsmith.data.readers import BadRow, read_rows
 from tagsmith.data.writers import RowWriter
+from tagsmith.pipelines import learn
 from tagsmith.pipelines.evaluate import evaluate_tagger
-from tagsmith.pipelines.learn import learn_tags
 from tagsmith.pipelines.load import tagger_of
 from tagsmith.records import Post, post_of
 from tagsmith.text.hashtags import key
@@ -96,13 +97,15 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     train = sample(args.train)
     top, before = scores(trained, with_held, others), scores(without, with_held, others)
     rows: list[dict[str, Any]] = [{"system": "trained with them", **top}, {"system": "without them", **before}]
-    for count in args.examples:
-        learned = learn_tags(without, first_examples(train, held, count))
+    for count, boost in product(args.examples, args.boost):
+        learn.BOOST = boost
+        learned = learn.learn_tags(without, first_examples(train, held, count))
         after = scores(learned.bundle, with_held, others)
         facts = {"examples": sum(learned.new.values()) / max(1, len(learned.new)), "tags": len(learned.new)}
         ratio = after["held_r@10"] / top["held_r@10"] if top["held_r@10"] else None
         change = after["others_p@1"] - before["others_p@1"]
-        rows.append({"system": f"learned, {count}", **after, "ratio": ratio, "p@1_change": change, **facts})
+        name = f"learned, {count}" + (f", boost {boost:g}" if len(args.boost) > 1 else "")
+        rows.append({"system": name, **after, "ratio": ratio, "p@1_change": change, **facts})
     posts = {"held_posts": len(with_held), "other_posts": len(others)}
     return [{**row, **posts} for row in rows]
 
@@ -130,6 +133,7 @@ def main() -> None:
     parser.add_argument("--test", required=True)
     parser.add_argument("--held", type=Path, required=True)
     parser.add_argument("--examples", type=int, nargs="+", default=[1, 5, 20, 100])
+    parser.add_argument("--boost", type=float, nargs="+", default=[learn.BOOST], help="to choose it, on dev posts")
     parser.add_argument("--limit", type=int, default=None, help="an even sample of so many test posts")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

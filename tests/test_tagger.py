@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,9 +15,10 @@ from tagsmith.bundle import load_bundle
 from tagsmith.errors import BundleError, ConfigError
 from tagsmith.models.segtrm import SegTrm, SegTrmConfig
 from tagsmith.pipelines.auto import AutoTagger
+from tagsmith.pipelines.evaluate import choose_cuts
 from tagsmith.pipelines.load import load, tagger_of
 from tagsmith.pipelines.run import CHUNK
-from tagsmith.pipelines.tag import MOST_CHARACTERS, Tagger
+from tagsmith.pipelines.tag import MOST_CHARACTERS, Candidate, Raw, Tagger, believed
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.records import Post, Tag, Tags, to_row
 from tagsmith.text.hashtags import key
@@ -141,7 +143,7 @@ def test_tags_come_best_first_with_scores_in_0_to_1(tagger):
 
 
 def test_top_is_the_most_that_come_back(tagger):
-    usual = Tagger(tagger.finder, tagger.tokeniser, replace(tagger.settings, keep=0.0))
+    usual = Tagger(tagger.finder, tagger.tokeniser, replace(tagger.settings, keep=0.0, least=0.0))
     for few, many in zip(usual.tag(TEXTS[:8], top=1), usual.tag(TEXTS[:8], top=4), strict=True):
         assert len(many.tags) == 4
         assert few.tags == many.tags[:1]
@@ -152,7 +154,7 @@ def test_top_is_the_most_that_come_back(tagger):
 
 def test_keep_leaves_out_what_is_far_below_the_best(tagger):
     def kept(share, **options):
-        settings = replace(tagger.settings, keep=share)
+        settings = replace(tagger.settings, keep=share, least=0.0)
         return Tagger(tagger.finder, tagger.tokeniser, settings).tag(TEXTS, **options)
 
     for all_of_them, some in zip(kept(0.0), kept(0.5), strict=True):
@@ -161,6 +163,36 @@ def test_keep_leaves_out_what_is_far_below_the_best(tagger):
     assert any(len(some.tags) < 5 for some in kept(0.5))
     # whoever asks for more than usual gets them, believed in or not
     assert kept(0.5, top=8) == kept(0.0, top=8) != kept(0.5)
+
+
+def test_a_floor_leaves_out_all_but_the_best_of_what_is_hardly_believed(tagger):
+    unsure = Raw([], [Candidate("a", 0.04), Candidate("b", 0.03), Candidate("c", 0.02)])
+    assert [one.words for one in believed(unsure, 0.5, top=5)] == ["a", "b", "c"]
+    assert [one.words for one in believed(unsure, 0.5, top=5, least=0.025)] == ["a", "b"]
+    assert [one.words for one in believed(unsure, 0.5, top=5, least=0.5)] == ["a"]
+    high, none = (replace(tagger.settings, keep=0.0, least=least) for least in (1.0, 0.0))
+    strict, free = (Tagger(tagger.finder, tagger.tokeniser, settings) for settings in (high, none))
+    assert [answer.tags for answer in strict.tag(TEXTS)] == [answer.tags[:1] for answer in free.tag(TEXTS)]
+    assert strict.tag(TEXTS, top=8) == free.tag(TEXTS, top=8)  # more than usual were asked for
+    assert all(len(answer.tags) == 1 for answer in strict.tag(TEXTS, top=2))
+
+
+def test_cuts_are_chosen_by_what_they_cost():
+    sure = Raw([], [Candidate("a", 0.5), Candidate("b", 0.3), Candidate("c", 0.2)])
+    unsure = Raw([], [Candidate("x", 0.04), Candidate("y", 0.03), Candidate("z", 0.025)])
+
+    def cuts(*posts):
+        by_text = {"sure": sure, "unsure": unsure}
+        ranking = SimpleNamespace(rank=lambda chunk: [by_text[post.text] for post in chunk])
+        return choose_cuts(ranking, [Post(text, tags=tags) for text, tags in posts])
+
+    assert cuts(("sure", ("a", "b"))) == {"keep": 0.45, "least": 0.1}  # c has 0.4 of the best
+    assert cuts(("sure", ("a", "b")), ("unsure", ("x",))) == {
+        "keep": 0.45,
+        "least": 0.1,
+    }  # a floor alone tells them apart
+    assert cuts(("sure", ("a", "b")), ("unsure", ("x", "y"))) == {"keep": 0.45, "least": 0.03}
+    assert cuts() == {"keep": 0.0, "least": 0.0}
 
 
 def test_spans_point_at_the_words_of_the_tag(tagger):

@@ -26,6 +26,7 @@ class RankSettings:
     language: Literal["en", "zh"] = "en"
     top: int = 5  # tags returned, at most
     keep: float = 0.0  # tags scored below this share of the best one are not returned
+    least: float = 0.0  # nor are those scored below this, but for the best one
     source: int = 96  # tokens read
     temperature: float = 1.0  # of the softmax, so that scores mean what they say
 

@@ -75,6 +75,8 @@ class Settings(Protocol):
     @property
     def keep(self) -> float: ...  # tags scored below this share of the best one are not returned
     @property
+    def least(self) -> float: ...  # nor are those scored below this, but for the best one
+    @property
     def source(self) -> int: ...  # tokens read
 
 
@@ -130,20 +132,22 @@ class Tagger:
 
     def rank(self, posts: Sequence[Post], *, top: int = 10, evidence: bool = False) -> list[Raw]:
         """What the model found, before anything is cut or spelled: for measuring and merging."""
-        return run(_RawRun(self, replace(self.settings, top=top, keep=0.0), evidence), posts)
+        return run(_RawRun(self, replace(self.settings, top=top, keep=0.0, least=0.0), evidence), posts)
 
     def asked(self, top: int | None) -> Any:
         if top is None or top == self.settings.top:
             return self.settings
+        if top < self.settings.top:
+            return replace(self.settings, top=top)
         # more than it believes in were asked for: give them
-        return replace(self.settings, top=top, keep=self.settings.keep if top < self.settings.top else 0.0)
+        return replace(self.settings, top=top, keep=0.0, least=0.0)
 
     def answer(self, post: Post, raw: Raw | None, settings: Settings, *, evidence: bool = False) -> Tags:
         """The tags worth returning, as they are usually written and where they stand in the post."""
         if raw is None:
             return Tags(id=post.id, error=problem(post.text) or "the text has nothing that can be read; give words")
         finder = SpanFinder(post.text)
-        kept = believed(raw, settings.keep, top=settings.top)
+        kept = believed(raw, settings.keep, top=settings.top, least=settings.least)
         tags = tuple(self._tag(one, finder) for one in kept)
         return Tags(tags, id=post.id, segments=self._segments(post, raw, settings) if evidence else None)
 
@@ -240,11 +244,11 @@ def problem(text: str) -> str | None:
     return None
 
 
-def believed(raw: Raw, keep: float, *, top: int) -> list[Candidate]:
-    """The tags to return: none far below the best, none that only says another one again."""
+def believed(raw: Raw, keep: float, *, top: int, least: float = 0.0) -> list[Candidate]:
+    """The best tag and others worth returning: none far below it or hardly likely, none that only says it again."""
     kept: list[Candidate] = []
     for one in raw.candidates:
-        if len(kept) == top or one.score < keep * raw.candidates[0].score:
+        if len(kept) == top or one.score < keep * raw.candidates[0].score or (kept and one.score < least):
             break
         if not any(alike(one.words, other.words) for other in kept):
             kept.append(one)

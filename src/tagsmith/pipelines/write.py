@@ -35,6 +35,7 @@ class TagSettings:
     steps: int = 24  # tokens of a sequence, at most
     top: int = 5  # tags returned, at most
     keep: float = 0.0  # tags scored below this share of the best one are not returned
+    least: float = 0.0  # nor are those scored below this, but for the best one
     source: int = 128  # tokens read
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from tagsmith.data.corpus import Corpus
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
 from tagsmith.models.distil import Distilled
-from tagsmith.pipelines.evaluate import choose_keep
+from tagsmith.pipelines.evaluate import choose_cuts
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.recipe.finish import dev_scores, finished
@@ -127,7 +127,7 @@ class HashtagJob:
     def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
         """Choose the threshold and measure."""
         tagger = Tagger(Writer(model, self.pieces), self.pieces, self.settings, spellings=self.spellings)
-        tagger.settings = replace(self.settings, keep=choose_keep(tagger, dev))
+        tagger.settings = replace(self.settings, **choose_cuts(tagger, dev))
         return finished(self.recipe, tagger, model, dev)
 
 

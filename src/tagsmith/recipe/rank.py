@@ -18,7 +18,7 @@ from tagsmith.data.batches import Batches
 from tagsmith.data.corpus import Corpus
 from tagsmith.errors import ConfigError
 from tagsmith.models import find_model
-from tagsmith.pipelines.evaluate import choose_keep, choose_temperature
+from tagsmith.pipelines.evaluate import choose_cuts, choose_temperature
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.recipe.finish import dev_scores, finished
@@ -152,7 +152,7 @@ class RankJob:
         self._measure(model, corpus)
         tagger = self._tagger(model)
         tagger.settings = replace(self.settings, temperature=choose_temperature(tagger, dev))
-        tagger.settings = replace(tagger.settings, keep=choose_keep(tagger, dev))
+        tagger.settings = replace(tagger.settings, **choose_cuts(tagger, dev))
         return finished(self.recipe, tagger, model, dev, labels=self.labels)
 
     def _tagger(self, model: Any) -> Tagger:
