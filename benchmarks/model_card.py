@@ -8,6 +8,7 @@
 | tags-en | `rank_table.py` | `rank_speed.py` |
 | embed-en | `embed_quality.py` | `rank_speed.py` of tags-en, whose weights it shares |
 | keyphrase-en | `keyphrase_table.py` | `keyphrase_speed.py` |
+| reply-en, reply-zh | `reply_table.py` | `reply_speed.py` |
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ TWEETS = (
     "CrisisLex, datastories: MIT); everyday tweets, community titles, quotes, recipes, questions, talks, videos, "
     "films and art (tweeteval, reddit-top-2.5-million: public domain, TAKG and CMKP: MIT, tategallery and "
     "tidytuesday: CC0, and smaller public collections, mostly without a stated licence)."
+)
+NOT_FOR = (
+    "A small model of chit-chat: it knows no facts, says false things fluently, and may say unkind ones, as people do "
+    "in what it was trained on. A person must read a reply before it is sent. It must not be used to answer people "
+    "unattended, to pose as a person, to advise on health, law, money or safety, or to post at scale. `--block` keeps "
+    "words out; it is no filter of meaning."
 )
 ABOUT = {
     "hashtag-en": {
@@ -66,6 +73,19 @@ ABOUT = {
         "recipe": "recipes/keyphrase/keyphrase-en.toml",
         "limits": "It reads the title and the first 384 pieces of words; of a longer paper give the abstract. Phrases "
         "that the text lacks are right about one time in fifteen. Other kinds of text get keyphrases as a paper would.",
+    },
+    "reply-en": {
+        "text": "Replies to English posts: several different ones, each with a score.",
+        "data": "340,000 pairs of English chit-chat: self-dialogue corpus (BSD-3-Clause), chit-chat (MIT), CMU-DoG and "
+        "Topical-Chat (CDLA-Sharing).",
+        "recipe": "recipes/reply/reply-en.toml",
+        "limits": f"{NOT_FOR} It talks most readily about films, music and sports, as the people it learned from did.",
+    },
+    "reply-zh": {
+        "text": "Replies to Chinese posts: several different ones, each with a score.",
+        "data": "64,000 pairs of Chinese conversations: parts of LCCC-base (MIT) and KdConv (Apache-2.0).",
+        "recipe": "recipes/reply/reply-zh.toml",
+        "limits": f"{NOT_FOR} Longer replies often lose their thread: it learned from few pairs.",
     },
 }
 
@@ -115,8 +135,7 @@ def vector_table(result: dict[str, Any]) -> str:
 
 def examples(name: str) -> str:
     """Thirty posts and the tags the model gives them, whatever they are."""
-    file = Path(tagsmith.__file__).parent / "samples" / f"everyday-{name.split('-')[1]}.txt"
-    posts = file.read_text(encoding="utf-8").splitlines()
+    posts = _everyday(name)
     answers = tagsmith.load(name).tag(posts)
     rows = ["| post | tags |", "|---|---|"]
     for post, answer in zip(posts, answers, strict=True):
@@ -211,6 +230,42 @@ They are `samples/papers-en.jsonl`; phrases in italics do not stand in the text.
     return Card("keyphrase_speed.py", per_second, score, text)
 
 
+def reply_card(name: str, quality: Path, speed: Path) -> Card:
+    """Of a model that replies."""
+    own = [line for line in _lines(quality) if line["row"] == name]
+    score = {f"{line['test']} hit_r": round(line["hit_r"], 4) for line in own if line["way"] == "drawn"}
+    score |= {f"{line['test']} bleu2": round(line["bleu2"], 4) for line in own if line["way"] == "drawn"}
+    per_second = _json(speed)["replies_per_cpu_second"]["reply"]
+    heads = ("bleu2", "p2", "hit_q", "hit_r", "dist1", "dist2", "copy_rate", "repetition_rate")
+    rows = [f"| test | way | queries | {' | '.join(heads)} |", "|---" * (len(heads) + 3) + "|"]
+    for line in own:
+        cells = " | ".join(f"{100 * line[metric]:.1f}" for metric in heads)
+        rows.append(f"| {line['test']} | {line['way']} | {line['n']:,} | {cells} |")
+    table = "\n".join(rows)
+    text = f"""Percent, one reply to each query (`benchmarks/reply_table.py run {name}`; `docs/models/relevance.md` says
+what the measures are). `drawn` is what it does by itself: the best of eight draws, where what is likely whatever the
+query counts against a reply; `beam` is a search.
+
+{table}
+
+## Thirty posts, unpicked
+
+The first reply of seed 1 to each.
+
+{spoken(name)}
+"""
+    return Card("reply_speed.py", per_second, score, text)
+
+
+def spoken(name: str) -> str:
+    """Thirty posts and the first reply the model gives them, whatever it is."""
+    posts = _everyday(name)
+    answers = tagsmith.load(name).reply(posts, seed=1, top=1)  # type: ignore[union-attr]
+    rows = ["| post | reply |", "|---|---|"]
+    rows += [f"| {post} | {answer.replies[0].text} |" for post, answer in zip(posts, answers, strict=True)]
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(ABOUT))
@@ -237,6 +292,11 @@ def main() -> None:
     annotate_bundle(folder, card=card, measured={"score": made.score, "posts_per_cpu_second": made.per_second})
 
 
+def _everyday(name: str) -> list[str]:
+    file = Path(tagsmith.__file__).parent / "samples" / f"everyday-{name.split('-')[1]}.txt"
+    return file.read_text(encoding="utf-8").splitlines()
+
+
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -246,7 +306,13 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 STANDARD = ("inspec", "krapivin", "semeval2010")  # the tests that README names
-CARDS = {"hashtag": hashtag_card, "rank": rank_card, "embed": vector_card, "keyphrase": phrase_card}
+CARDS = {
+    "hashtag": hashtag_card,
+    "rank": rank_card,
+    "embed": vector_card,
+    "keyphrase": phrase_card,
+    "reply": reply_card,
+}
 
 if __name__ == "__main__":
     main()

@@ -263,6 +263,18 @@ def test_words_to_talk_about_are_likelier_until_they_are_said():
     assert not scores.any()  # the given ones stay
 
 
+@torch.no_grad()
+def test_how_likely_a_text_is_by_itself_is_the_sum_of_its_tokens():
+    model, batch = small(), random_batch(3)
+    found = model.own_likeliness(batch.source, batch.source_lengths)
+    for row, length in enumerate(batch.source_lengths.tolist()):
+        total = 0.0
+        for end in range(1, length):
+            states = model.read(batch.source[row : row + 1, :end], torch.tensor([end])).states[:, -1:]
+            total += float(model.scores(model.head(states)).log_softmax(-1)[0, 0, batch.source[row, end]])
+        assert_close(float(found[row]), total, atol=1e-4, rtol=1e-4)
+
+
 # the replier
 
 
@@ -280,6 +292,25 @@ def test_replies_are_different_scored_and_best_first(replier):
         scores = [one.score for one in answer.replies]
         assert all(0 < score <= 1 for score in scores)
         assert all(text[0].isupper() and text == text.strip() for text in texts)
+
+
+@torch.no_grad()
+def test_what_is_likely_anyway_counts_against_a_reply(replier):
+    finder = replier.finder
+    wish = replier.wish(top=8, seed=3)
+    ready = [one for one in replier.ready([Pair(query) for query in QUERIES[:6]]) if one]
+    weighed = ReplyFinder(finder.model, finder.pieces, replace(finder.settings, own_weight=0.5))
+    moved = 0
+    for plain, other in zip(finder.find(ready, wish), weighed.find(ready, wish), strict=True):
+        scores = {one.text: one.score for one in plain}
+        assert all(one.score == scores.get(one.text, one.score) for one in other)
+        texts = [torch.tensor([one.ids]) for one in other]
+        own = [float(finder.model.own_likeliness(ids, torch.tensor([ids.shape[1]]))) for ids in texts]
+        worth = [(one.total - 0.5 * each) / (len(one.ids) + one.ended) for one, each in zip(other, own, strict=True)]
+        whole = [value for value, one in zip(worth, other, strict=True) if one.ended]
+        assert whole == sorted(whole, reverse=True)
+        moved += [one.text for one in plain] != [one.text for one in other]
+    assert moved
 
 
 def test_it_learned_its_pairs(replier):

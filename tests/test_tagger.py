@@ -186,13 +186,10 @@ def test_cuts_are_chosen_by_what_they_cost():
         ranking = SimpleNamespace(rank=lambda chunk: [by_text[post.text] for post in chunk])
         return choose_cuts(ranking, [Post(text, tags=tags) for text, tags in posts])
 
-    assert cuts(("sure", ("a", "b"))) == {"keep": 0.45, "least": 0.1}  # c has 0.4 of the best
-    assert cuts(("sure", ("a", "b")), ("unsure", ("x",))) == {
-        "keep": 0.45,
-        "least": 0.1,
-    }  # a floor alone tells them apart
-    assert cuts(("sure", ("a", "b")), ("unsure", ("x", "y"))) == {"keep": 0.45, "least": 0.03}
-    assert cuts() == {"keep": 0.0, "least": 0.0}
+    assert cuts(("sure", ("a", "b"))) == (0.45, 0.1)  # c has 0.4 of the best
+    assert cuts(("sure", ("a", "b")), ("unsure", ("x",))) == (0.45, 0.1)  # a floor tells them apart
+    assert cuts(("sure", ("a", "b")), ("unsure", ("x", "y"))) == (0.45, 0.03)
+    assert cuts() == (0.0, 0.0)
 
 
 def test_spans_point_at_the_words_of_the_tag(tagger):

@@ -216,16 +216,22 @@ def follow(
     written = scores.new_zeros((scores.shape[0], 1, 0), dtype=torch.long)
     total = scores.new_zeros(scores.shape[0], dtype=torch.float32)
     done = torch.zeros_like(total, dtype=torch.bool)
+    rows = torch.arange(len(total), device=total.device)  # of the texts that go on
     for step, chance in enumerate(chances.unbind(1), start=1):
         plain = scores[:, 0].float().log_softmax(-1)
         logs = _log_softmax(scores / temperature, written, constraints)[:, 0]
-        tokens = draw_at(logs, chance, top_k=top_k).masked_fill(done, 0)
-        total = total + plain.gather(1, tokens[:, None])[:, 0].masked_fill(done, 0.0)
-        written = torch.cat([written, tokens[:, None, None]], dim=2)
-        done = done | ends.match(tokens)
-        yield Followed(tokens, total, done)
+        tokens = draw_at(logs, chance[rows], top_k=top_k).masked_fill(done[rows], 0)
+        told = plain.gather(1, tokens[:, None])[:, 0].masked_fill(done[rows], 0.0)
+        every = torch.zeros_like(done, dtype=torch.long).index_copy(0, rows, tokens)
+        total = total.index_add(0, rows, told)
+        done = done | ends.match(every)
+        yield Followed(every, total, done)
         if step == chances.shape[1] or bool(done.all()):  # the model may have no place for one token more
             return
+        written = torch.cat([written, tokens[:, None, None]], dim=2)
+        going = (~done[rows]).nonzero()[:, 0]
+        if 2 * len(going) <= len(rows):  # narrowing copies what the model remembers: now and then
+            state, written, tokens, rows = stepper.narrow(state, going), written[going], tokens[going], rows[going]
         scores, state = stepper.step(tokens[:, None], state)
 
 
@@ -283,13 +289,13 @@ def no_repeat(size: int) -> Constraint:
     """Write no run of `size` tokens twice."""
 
     def constraint(written: Tensor, scores: Tensor) -> Tensor:
-        length = written.shape[2]
-        for start in range(length - size + 1):
-            same = (written[:, :, start : start + size - 1] == written[:, :, length - size + 1 :]).all(-1)
-            again = written[:, :, start + size - 1, None]
-            barred = scores.scatter(2, again, -math.inf)
-            scores = torch.where(same[..., None], barred, scores)
-        return scores
+        if written.shape[2] < size:
+            return scores
+        runs = written.unfold(2, size, 1)  # (batch, beam, places, size)
+        last = written[:, :, None, written.shape[2] - size + 1 :]
+        again = (runs[..., :-1] == last).all(-1)
+        most = torch.where(again, -math.inf, math.inf).to(scores.dtype)
+        return scores.scatter_reduce(2, runs[..., -1], most, "amin")
 
     return constraint
 

@@ -185,6 +185,12 @@ class Relevance(nn.Module):
         """Ready to write, one token at a time."""
         return RelevanceStepper(self, self.read(source, lengths))
 
+    def own_likeliness(self, texts: Tensor, lengths: Tensor) -> Tensor:
+        """The log-probability of texts by themselves, behind their first token.  (batch, length) -> (batch,)"""
+        wanted = texts[:, 1:]
+        logs = self.scores(self.head(self.read(texts, lengths).states[:, :-1])).float().log_softmax(-1)
+        return (logs.gather(2, wanted[:, :, None])[:, :, 0] * (wanted != PAD)).sum(1)
+
     def salience(self, batch: PairBatch) -> Tensor | None:
         """How much each query token was attended to, at its most over the reply.  -> (batch, source)"""
         _, _, weights = self._pass(batch, weights=True)

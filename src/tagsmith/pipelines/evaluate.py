@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,8 +34,15 @@ def evaluate_tagger(tagger: Any, posts: Iterable[Post]) -> dict[str, Any]:
     return hashtag_metrics(_scored(tagger, posts))
 
 
-def choose_cuts(tagger: Any, posts: Iterable[Post]) -> dict[str, float]:
-    """`keep` and `least` of a tagger's settings, by F1@5 on dev posts.
+class Cuts(NamedTuple):
+    """What a tagger leaves out, as its settings have it."""
+
+    keep: float
+    least: float
+
+
+def choose_cuts(tagger: Any, posts: Iterable[Post]) -> Cuts:
+    """What a tagger is better off leaving out, by F1@5 on dev posts.
 
     The share of the best score below which tags are better left out, and the highest floor that costs next to nothing
     beside the best of both, so that a model which is unsure does not list what it hardly believes.
@@ -47,11 +54,11 @@ def choose_cuts(tagger: Any, posts: Iterable[Post]) -> dict[str, float]:
         return fmean(score_tags([one.words for one in kept], post.tags).f1_at_5 for post, kept in lists)
 
     if not ranked:
-        return {"keep": 0.0, "least": 0.0}
+        return Cuts(0.0, 0.0)
     worths = {cuts: worth(*cuts) for cuts in product(SHARES, FLOORS)}
     keep, least = max(worths, key=worths.__getitem__)
     best = worths[keep, least]
-    return {"keep": keep, "least": max(floor for floor in FLOORS if worths[keep, floor] >= best - NEXT_TO_NOTHING)}
+    return Cuts(keep, max(floor for floor in FLOORS if worths[keep, floor] >= best - NEXT_TO_NOTHING))
 
 
 def choose_temperature(tagger: Tagger, posts: Iterable[Post]) -> float:

@@ -29,6 +29,7 @@ from tagsmith.text.tokenise import words
 ROUNDS = 4  # of drawing, while too few different replies were found
 STEERED = 16  # candidates at least where topic words are asked for
 ROWS = 16  # replies whose every token is scored at once
+OWN_ROWS = 64  # replies, without a query
 ENDS = Ends((END,))
 
 
@@ -46,6 +47,7 @@ class ReplySettings:
     temperature: float = 1.0
     beam: int = 10
     no_repeat: int = 0  # no run of so many tokens twice; 0: as it comes
+    own_weight: float = 0.0  # of how likely a drawn reply is whatever the query: that counts against it
     about_bonus: float = 4.0  # added to the log-probability of a topic word that was asked for
     judge_draws: int = 50  # candidates for a judge to choose from
     judge_weight: float = 0.5  # of how likely the query is after the reply
@@ -122,7 +124,27 @@ class ReplyFinder:
             lacking = [place for place in lacking if len(pools[place]) < wish.top]
             if not lacking:
                 break
-        return [self._ranked(one, list(pool.values()), wish) for one, pool in zip(ready, pools, strict=True)]
+        lists = [list(pool.values()) for pool in pools]
+        own = self._own_likeliness(lists)
+        return [self._ranked(*each, wish) for each in zip(ready, lists, own, strict=True)]
+
+    def _own_likeliness(self, lists: Sequence[Sequence[Candidate]]) -> list[list[float]]:
+        """How likely each candidate is by itself, where that counts."""
+        if not self._counts_own:
+            return [[0.0] * len(each) for each in lists]
+        every = sorted({one.ids for each in lists for one in each}, key=len)
+        found: dict[tuple[int, ...], float] = {}
+        for start in range(0, len(every), OWN_ROWS):
+            some = every[start : start + OWN_ROWS]
+            texts, lengths = pad_ids([list(ids) for ids in some], longest=len(some[-1]))
+            found.update(zip(some, self.model.own_likeliness(texts.to(self.device), lengths.to(self.device)).tolist()))
+        return [[found[one.ids] for one in each] for each in lists]
+
+    @property
+    def _counts_own(self) -> bool:
+        """Only a language model, which learns its queries too, knows how likely a text is by itself."""
+        drawn = self.settings.how == "sample" and self.judge is None
+        return drawn and self.settings.own_weight > 0 and hasattr(self.model, "own_likeliness")
 
     def rules(self, wish: Wish) -> list[Constraint]:
         """What may be written."""
@@ -178,13 +200,15 @@ class ReplyFinder:
             )
         return lists
 
-    def _ranked(self, ready: Ready, pool: list[Candidate], wish: Wish) -> list[Candidate]:
+    def _ranked(self, ready: Ready, pool: list[Candidate], own: list[float], wish: Wish) -> list[Candidate]:
         """Best first: those about what was asked for, then whole ones, then by their worth."""
         if not pool:
             return []
         if self.judge is None and self.settings.how == "sample":  # by the mean chance of a token
-            values = [one.total / (len(one.ids) + one.ended) for one in pool]
-            scores = [math.exp(value) for value in values]
+            lengths = [len(one.ids) + one.ended for one in pool]
+            scores = [math.exp(one.total / length) for one, length in zip(pool, lengths, strict=True)]
+            against = (self.settings.own_weight * each for each in own)
+            values = [(one.total - less) / length for one, less, length in zip(pool, against, lengths, strict=True)]
         else:  # by the whole; a score is the share among the candidates
             values = self._worth(ready, pool)
             scores = torch.tensor(values).softmax(0).tolist()

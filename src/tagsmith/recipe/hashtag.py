@@ -127,7 +127,8 @@ class HashtagJob:
     def bundle(self, model: Any, dev: Sequence[Post], corpus: Corpus) -> tuple[Bundle, dict[str, float]]:
         """Choose the threshold and measure."""
         tagger = Tagger(Writer(model, self.pieces), self.pieces, self.settings, spellings=self.spellings)
-        tagger.settings = replace(self.settings, **choose_cuts(tagger, dev))
+        cuts = choose_cuts(tagger, dev)
+        tagger.settings = replace(self.settings, keep=cuts.keep, least=cuts.least)
         return finished(self.recipe, tagger, model, dev)
 
 

@@ -152,7 +152,8 @@ class RankJob:
         self._measure(model, corpus)
         tagger = self._tagger(model)
         tagger.settings = replace(self.settings, temperature=choose_temperature(tagger, dev))
-        tagger.settings = replace(tagger.settings, **choose_cuts(tagger, dev))
+        cuts = choose_cuts(tagger, dev)
+        tagger.settings = replace(tagger.settings, keep=cuts.keep, least=cuts.least)
         return finished(self.recipe, tagger, model, dev, labels=self.labels)
 
     def _tagger(self, model: Any) -> Tagger:
