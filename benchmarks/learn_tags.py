@@ -2,7 +2,7 @@
 
     python benchmarks/learn_tags.py hold --train FILE [--tags 50] [--seed 0] --held held.txt --out without.jsonl.gz
     python benchmarks/learn_tags.py WITHOUT WITH --train FILE --test FILE --held held.txt \
-        [--examples 1 5 20 100] [--boost 2 2.5 3] [--limit N] --out FILE
+        [--examples 1 5 20 100] [--most 3 4 5 6] [--limit N] --out FILE
 
 `hold` draws tags of middling frequency (the middle half of all tags by posts), and writes their names and the training
 posts that carry none of them. WITHOUT is a bundle trained on those, WITH one trained on all. WITHOUT then learns each
@@ -97,14 +97,14 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     train = sample(args.train)
     top, before = scores(trained, with_held, others), scores(without, with_held, others)
     rows: list[dict[str, Any]] = [{"system": "trained with them", **top}, {"system": "without them", **before}]
-    for count, boost in product(args.examples, args.boost):
-        learn.BOOST = boost
+    for count, most in product(args.examples, args.most):
+        learn.MOST = most
         learned = learn.learn_tags(without, first_examples(train, held, count))
         after = scores(learned.bundle, with_held, others)
         facts = {"examples": sum(learned.new.values()) / max(1, len(learned.new)), "tags": len(learned.new)}
         ratio = after["held_r@10"] / top["held_r@10"] if top["held_r@10"] else None
         change = after["others_p@1"] - before["others_p@1"]
-        name = f"learned, {count}" + (f", boost {boost:g}" if len(args.boost) > 1 else "")
+        name = f"learned, {count}" + (f", at most {most:g}" if len(args.most) > 1 else "")
         rows.append({"system": name, **after, "ratio": ratio, "p@1_change": change, **facts})
     posts = {"held_posts": len(with_held), "other_posts": len(others)}
     return [{**row, **posts} for row in rows]
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--test", required=True)
     parser.add_argument("--held", type=Path, required=True)
     parser.add_argument("--examples", type=int, nargs="+", default=[1, 5, 20, 100])
-    parser.add_argument("--boost", type=float, nargs="+", default=[learn.BOOST], help="to choose it, on dev posts")
+    parser.add_argument("--most", type=float, nargs="+", default=[learn.MOST], help="to choose it, on dev posts")
     parser.add_argument("--limit", type=int, default=None, help="an even sample of so many test posts")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

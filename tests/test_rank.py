@@ -159,6 +159,18 @@ def test_few_examples_move_a_row_little():
     assert_close(unsure, sure / 4)
 
 
+def test_what_a_new_tag_lacks_gives_it_the_chance_on_its_examples():
+    torch.manual_seed(7)
+    head, examples = TagHead(6, 4, learned=1), torch.randn(5, 6)
+    row, bias = torch.randn(6), torch.tensor(-9.0)
+    raised = bias + head.lacking(examples, row, bias, chance=0.05, temperature=1.3)
+    with torch.no_grad():
+        head.learned_rows.copy_(row[None])
+        head.learned_bias.copy_(raised[None])
+    weights = head.weights(examples, temperature=1.3)[:, -1]
+    assert_close(weights.logit().mean(), torch.tensor(0.05).logit())
+
+
 @pytest.fixture(scope="module")
 def ranker(rank_bundle):
     return tagger_of(load_bundle(rank_bundle, dtype=torch.float32))

@@ -10,6 +10,8 @@ after training, by ridge regression towards rows that point to the mean.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -60,16 +62,22 @@ class TagHead(nn.Module):
             kept.copy_(value)
 
     @torch.no_grad()
-    def row_for(self, examples: Tensor, *, doubt: float, boost: float = 0.0) -> tuple[Tensor, Tensor]:
+    def row_for(self, examples: Tensor, *, doubt: float) -> tuple[Tensor, Tensor]:
         """The row and bias of a tag with these examples.  (examples, width) -> (width,), ()
 
-        `doubt` is how many examples' worth of trust the mean of all posts has: few examples move little. `boost` is
-        added to the bias.
+        `doubt` is how many examples' worth of trust the mean of all posts has: few examples move little.
         """
         share = len(examples) / (len(examples) + doubt)
         apart = share * (examples.float().mean(0) - self.center.float())
         row = self.usual.float() + self.foretell.float() @ apart
-        return row[:-1], row[-1] + boost
+        return row[:-1], row[-1]
+
+    @torch.no_grad()
+    def lacking(self, examples: Tensor, row: Tensor, bias: Tensor, *, chance: float, temperature: float) -> Tensor:
+        """What must be added to a bias so that a new tag has that chance on its own examples, on average.  -> ()"""
+        rivals = (self.known(examples.to(self.known.weight.dtype)).float() / temperature).logsumexp(-1)
+        scores = (examples.float() @ row + bias) / temperature - rivals
+        return temperature * (math.log(chance / (1 - chance)) - scores.mean())
 
 
 def _kept(*shape: int) -> nn.Parameter:

@@ -23,7 +23,8 @@ from tagsmith.text.hashtags import hashtag_of, key, words_of
 from tagsmith.text.reading import reading
 
 DOUBT = 2.0  # examples' worth of trust in the mean of all posts
-BOOST = 2.5  # added to a new tag's scores: a row made from a mean is more timid than a trained one
+CHANCE = 0.05  # a new tag gets on its own examples: a row made from a mean is more timid than a trained one
+MOST = 5.0  # added to its scores for that
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,19 @@ def _vectors(bundle: Bundle, texts: Sequence[str]) -> Tensor:
     return torch.cat(parts).float().cpu()
 
 
+def _row(bundle: Bundle, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """The row of a new tag and its bias, raised where it would hardly be found on its own examples."""
+    head: Any = bundle.model.head
+    row, bias = head.row_for(examples, doubt=DOUBT)
+    temperature = from_dict(RankSettings, bundle.pipeline).temperature
+    raised = head.lacking(examples, row, bias, chance=CHANCE, temperature=temperature)
+    return row, bias + raised.clamp(0.0, MOST)
+
+
 def _with_rows(bundle: Bundle, examples: Sequence[Tensor], names: Sequence[tuple[str, str]]) -> Bundle:
     """The bundle with one more row for each tag."""
     model: Any = bundle.model
-    rows, biases = zip(*(model.head.row_for(each, doubt=DOUBT, boost=BOOST) for each in examples), strict=True)
+    rows, biases = zip(*(_row(bundle, each) for each in examples), strict=True)
     weights = dict(model.state_dict())
     kind = weights["head.learned_rows"].dtype
     for name, new in (("head.learned_rows", torch.stack(rows)), ("head.learned_bias", torch.stack(biases))):
