@@ -532,6 +532,16 @@ def test_replies_on_the_command_line(run_cli, reply_bundle, tmp_path):
     assert "topics:" in shown.out
 
 
+def test_words_that_no_reply_says_are_told(run_cli, reply_bundle):
+    said = run_cli("reply", "--model", reply_bundle, QUERIES[0], "--about", "chess", "--seed", 1, "--top", 5)
+    unsaid = run_cli(
+        "reply", "--model", reply_bundle, QUERIES[0], "--about", "qqqqqq,chess", "--seed", "1", "--top", "5"
+    )
+    assert said.code == unsaid.code == 0
+    assert "no reply says" not in said.err
+    assert "no reply says qqqqqq: " in unsaid.err
+
+
 def test_files_of_queries(run_cli, reply_bundle, tmp_path):
     rows = [{"id": "a", "query": "the broth made my week!"}, {"id": "b"}, {"id": "c", "query": 3}]
     path = write_rows(tmp_path / "in.jsonl", rows)

@@ -45,7 +45,7 @@ def reply(  # noqa: PLR0913 - one for each option
     """Reply to short texts: several different replies, each with its score."""
     from tagsmith.data.writers import RowWriter
     from tagsmith.pipelines.work import replier_for, reply_work
-    from tagsmith.text.block_list import read_block_list
+    from tagsmith.text.block_list import BlockList, read_block_list
 
     check_given(texts, input, output, command="reply")
     blocked = read_block_list(block) if block is not None else None
@@ -63,11 +63,18 @@ def reply(  # noqa: PLR0913 - one for each option
     if texts and output == "-" and not as_json and sys.stdout.isatty():
         return _show(answers)
     wrong = 0
+    unsaid = {word: BlockList([word]) for word in topics}
     with RowWriter(output, schema=work.schema) as writer, Counter("replying", quiet=bool(texts)) as counter:
         for _, answer in answers:
             writer.write(work.row(answer))
             wrong += answer.error is not None
+            said = [
+                word for word, mentions in unsaid.items() if any(mentions.blocks(one.text) for one in answer.replies)
+            ]
+            unsaid = {word: mentions for word, mentions in unsaid.items() if word not in said}
             counter.add(1)
+    if unsaid:
+        say(f"no reply says {', '.join(unsaid)}: the model found no way to; try other words, or more with --top")
     return 1 if wrong else 0
 
 

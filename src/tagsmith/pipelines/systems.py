@@ -126,8 +126,9 @@ def _check_installed(name: str) -> None:
 
 def _check_model(name: str) -> None:
     from tagsmith.bundle import shipped_bundles
+    from tagsmith.pipelines.load import TAGGERS
 
-    shipped = [one.folder.name for one in shipped_bundles() if one.task != "embed"]
+    shipped = [one.folder.name for one in shipped_bundles() if one.task in TAGGERS]
     if name not in shipped and not (Path(name) / "config.json").exists():
         known = ", ".join([*BASELINES, *PEERS, *shipped])
         raise ConfigError(f"there is no system {name!r}; known: {known}, or the folder of a model you trained")
