@@ -28,6 +28,7 @@ from tagsmith.pipelines.heads import spans_of
 from tagsmith.pipelines.load import load, load_reader, load_tagger
 from tagsmith.pipelines.read import Reader
 from tagsmith.recipe.make import job_of
+from tagsmith.recipe.reading import ReadJob
 from tagsmith.recipe.settings import Recipe, read_recipe
 from tagsmith.recipe.together import READER
 from tagsmith.records import Document, Labelled, Question, document_of, labelled_of, question_of
@@ -154,6 +155,14 @@ def test_questions_that_cannot_be_read_are_errors_in_their_place(answerer):
 def test_the_margin_is_chosen_where_some_questions_have_no_answer(answerer):
     assert choose_margin(answerer, [item for item in QUESTIONS if item.answers]) == ALWAYS
     assert choose_margin(answerer, QUESTIONS) > ALWAYS
+
+
+def test_a_model_in_training_is_judged_with_the_margin_that_suits_it(answerer):
+    job = ReadJob(Recipe(name="x", task="answer"))
+    job.tokeniser, job.settings = answerer.pieces, replace(answerer.settings, margin=1e9)  # would never answer
+    scores = job.evaluate(answerer.model, QUESTIONS)
+    assert job.settings.margin == choose_margin(answerer, QUESTIONS)
+    assert min(scores["f1_answerable"], scores["no_answer_accuracy"]) > 0.5
 
 
 # extract
