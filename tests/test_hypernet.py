@@ -98,12 +98,25 @@ def test_the_body_is_read_ahead_or_from_both_sides(ways):
     assert torch.allclose(changed[:, :3], states[:, :3]) == (ways == "ahead")
 
 
+def test_a_code_is_as_large_for_any_title(monkeypatch):
+    """A code near zero writes nothing, and one that grows makes every step of training larger."""
+    model, seen = build(), []
+    generate = model.body.read[0].generate
+    monkeypatch.setattr(model.body.read[0], "generate", lambda codes: seen.append(codes) or generate(codes))
+    with torch.no_grad():
+        for size in (1.0, 10.0, 100.0):
+            model.body.code.weight.normal_(std=size, generator=torch.Generator().manual_seed(1))
+            model(collated(examples("classify")))
+    for codes in seen:
+        assert_close(codes.square().mean(-1), torch.ones(6), atol=0.1, rtol=0.0)
+
+
 def test_both_ways_are_two_written_lstms():
     model = build(asked="extract", ways="both")
     split = model.split(collated(examples("extract")[:1]))
     states, _ = model.body(split)
     summed, _ = model.body.sum_up(split.meta)
-    codes = model.body.code(pooled(summed, split.meta_lengths, "last"))
+    codes = model.body.even(model.body.code(pooled(summed, split.meta_lengths, "last")))
     length = int(split.body_lengths)
     ahead, back = model.body.read
     assert_close(states[:, :length, :8], ahead(split.body, codes)[:, :length])
@@ -116,6 +129,13 @@ def test_the_size_of_a_backbones_states_does_not_matter(body):
     states = 5 + torch.randn(*batch.ids.shape, 16)
     seen = model(batch._replace(states=states)).scores
     assert_close(model(batch._replace(states=20 * states)).scores, seen, atol=1e-3, rtol=1e-3)
+
+
+def test_what_is_read_may_be_dropped_more_often_than_what_the_reader_made():
+    model = build(dropout=0.1, body_dropout=0.5)
+    assert model.dropout.p == 0.5
+    assert {part.p for part in model.reader.modules() if isinstance(part, torch.nn.Dropout)} == {0.1}
+    assert build(dropout=0.2).dropout.p == 0.2
 
 
 def test_windows_without_an_answer_may_count_more():

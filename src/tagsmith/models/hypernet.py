@@ -58,6 +58,7 @@ class HypernetConfig:
     reader_norm: NormPlace = "pre"
     places: Literal["waves", "learned"] = "waves"
     dropout: float = 0.1
+    body_dropout: float | None = None  # of the states that are read again, and of what was read; None: as the rest
     longest: int = 384
 
     def __post_init__(self) -> None:
@@ -93,6 +94,7 @@ class HyperBody(nn.Module):
         self.width = ways * config.hidden
         self.sum_up = nn.LSTM(config.width, config.hidden, batch_first=True)
         self.code = nn.Linear(config.hidden, config.code)
+        self.even = nn.LayerNorm(config.code, elementwise_affine=False) if config.constant else nn.Identity()
         self.read = nn.ModuleList(
             HyperLSTM(config.width, config.hidden, config.code, constant=config.constant) for _ in range(ways)
         )
@@ -100,7 +102,7 @@ class HyperBody(nn.Module):
     def forward(self, given: Split) -> tuple[Tensor, Tensor]:
         """-> states (batch, body, ways * hidden), paper: H^S, and the whole (batch, ways * hidden)"""
         summed, _ = self.sum_up(given.meta)
-        codes = self.code(pooled(summed, given.meta_lengths, "last"))  # paper: z
+        codes = self.even(self.code(pooled(summed, given.meta_lengths, "last")))  # paper: z
         states = self._both(given, codes) if len(self.read) == 2 else self.read[0](given.body, codes)
         return states, pooled(states, given.body_lengths, self.pool)
 
@@ -187,7 +189,7 @@ class Hypernet(nn.Module):
         self.reader = TransformerReader(embed, Encoder(layers, config.width, norm=config.reader_norm))
         self.reader.apply(_start_small)
         self.norm = nn.LayerNorm(config.width)  # backbones end in states of any size
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout if config.body_dropout is None else config.body_dropout)
         body = BODIES[config.body](config)
         self.body = body
         self.head = nn.Linear(body.width, 2 if config.asked == "answer" else config.labels)
