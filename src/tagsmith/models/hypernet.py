@@ -106,7 +106,6 @@ class HyperBody(nn.Module):
         states = self._both(given, codes) if len(self.read) == 2 else self.read[0](given.body, codes)
         return states, pooled(states, given.body_lengths, self.pool)
 
-
     def _both(self, given: Split, codes: Tensor) -> Tensor:
         """Forward and backward as texts of one batch: on a GPU, twice as many take hardly longer."""
         written = [one.generate(codes) for one in self.read]

@@ -64,7 +64,7 @@ class HyperLSTM(nn.Module):
         return self.read(states, self.generate(codes))
 
     def read(self, states: Tensor, weights: Generated) -> Tensor:
-        """Each text with its own weights, wherever they come from.  (batch, length, width) -> (batch, length, hidden)"""
+        """Each text with its own weights.  (batch, length, width) -> (batch, length, hidden)"""
         if not torch.is_grad_enabled() and states.dtype != torch.float64:  # many small steps: their errors add up
             kind, states = states.dtype, states.float()
             return self._read(states, Generated(*(part.float() for part in weights))).to(kind)
