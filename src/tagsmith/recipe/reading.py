@@ -27,8 +27,8 @@ from tagsmith.metrics.reading import ScoredLabel, per_label
 from tagsmith.models.hypernet import Hypernet, HypernetConfig
 from tagsmith.pipelines.evaluate_reading import (
     FIELDS,
-    choose_keep,
     choose_margin,
+    choose_ranking,
     choose_temperature,
     evaluate_reader,
     is_known,
@@ -126,7 +126,7 @@ class ReadJob:
             for line in summed_up(list(scored_labels(reader, dev))):
                 self.report({"kind": "note", "text": line})
         if self.recipe.task == "extract" and self.settings.keep < 1:
-            self.settings = replace(self.settings, keep=choose_keep(reader, dev))
+            self.settings = choose_ranking(reader, dev)
         scores = self.evaluate(model, dev)
         made = Bundle(
             name=self.recipe.name,
