@@ -196,7 +196,7 @@ class Extractor:
             text = (item.title if one.title else item.text)[one.start : one.end]
             if one.best or (text[0].isalnum() and text[-1].isalnum()):
                 groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
-        ranked = sorted(groups.items(), key=lambda one: _rank(*one, settings.single), reverse=True)
+        ranked = sorted(groups.items(), key=lambda one: _rank(one[0], one[1], settings.single), reverse=True)
         sure = sum(any(one.best for one in group) for group in groups.values())
         kept = ranked[: min(max(sure, FILL), settings.top or MOST["extract"])]
         return Tags(tuple(_tag(item, group) for _, group in kept), id=item.id)
