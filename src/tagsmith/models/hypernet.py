@@ -221,7 +221,7 @@ class Hypernet(nn.Module):
         first, last = scores.unbind(-1)  # each (batch, 1 + body)
         right = batch.target[:, :2]
         each = cross_entropy(first, right[:, 0], reduction="none") + cross_entropy(last, right[:, 1], reduction="none")
-        counts = torch.where(right[:, 0] == 0, self.config.none, 1.0)
+        counts = 1.0 + (self.config.none - 1.0) * (right[:, 0] == 0)
         return (counts * each).sum() / counts.sum()
 
     def repeated_parts(self) -> list[nn.Module]:
