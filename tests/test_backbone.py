@@ -216,7 +216,7 @@ def test_a_reader_of_titles_learns_on_a_frozen_backbone(folder, tmp_path):
     recipe = own_recipe("classify", str(data), out=tmp_path / "out", fields={}, changes=changes)
     said = []
     bundle = make(recipe, tmp_path / "out", report=lambda event: said.append(event.get("text", "")))
-    assert (tmp_path / "out" / "states.bin").stat().st_size > 0
+    assert (tmp_path / "out" / "states-2.bin").stat().st_size > 0
     assert any("once with the frozen backbone" in text for text in said)
     reader = load(bundle)
     assert reader.classify(["graphs of words"])[0].labels

@@ -77,6 +77,16 @@ def test_gradients_are_right_in_double(rows):
     assert torch.autograd.gradcheck(by_weights, tuple(made.parameters()))
 
 
+def test_gradients_stay_finite_however_long_the_text():
+    made = layer()
+    with torch.no_grad():
+        made.recurrent.bias.mul_(20.0)  # a state is pushed harder at each place
+        made.inward.bias.mul_(0.02)
+        made.bias.bias.zero_()
+    made(torch.randn(2, 600, 5), torch.randn(2, 3)).sum().backward()
+    assert all(weight.grad.isfinite().all() for weight in made.parameters())
+
+
 # reading both ways
 
 

@@ -85,6 +85,69 @@ def test_the_title_matters(body):
     assert not torch.allclose(seen, other)
 
 
+@pytest.mark.parametrize("ways", ["ahead", "both"])
+def test_the_body_is_read_ahead_or_from_both_sides(ways):
+    model = build(asked="extract", ways=ways)
+    split = model.split(collated(examples("extract")))
+    states, _ = model.body(split)
+    assert states.shape[2] == model.body.width == (16 if ways == "both" else 8)
+    later = split.body.clone()
+    later[:, 3] += 1.0
+    changed, _ = model.body(split._replace(body=later))
+    assert_close(changed[:, :3, :8], states[:, :3, :8])
+    assert torch.allclose(changed[:, :3], states[:, :3]) == (ways == "ahead")
+
+
+def test_a_code_is_as_large_for_any_title(monkeypatch):
+    """A code near zero writes nothing, and one that grows makes every step of training larger."""
+    model, seen = build(), []
+    generate = model.body.read[0].generate
+    monkeypatch.setattr(model.body.read[0], "generate", lambda codes: seen.append(codes) or generate(codes))
+    with torch.no_grad():
+        for size in (1.0, 10.0, 100.0):
+            model.body.code.weight.normal_(std=size, generator=torch.Generator().manual_seed(1))
+            model(collated(examples("classify")))
+    for codes in seen:
+        assert_close(codes.square().mean(-1), torch.ones(6), atol=0.1, rtol=0.0)
+
+
+def test_both_ways_are_two_written_lstms():
+    model = build(asked="extract", ways="both")
+    split = model.split(collated(examples("extract")[:1]))
+    states, _ = model.body(split)
+    summed, _ = model.body.sum_up(split.meta)
+    codes = model.body.even(model.body.code(pooled(summed, split.meta_lengths, "last")))
+    length = int(split.body_lengths)
+    ahead, back = model.body.read
+    assert_close(states[:, :length, :8], ahead(split.body, codes)[:, :length])
+    assert_close(states[:, :length, 8:], back(split.body[:, :length].flip(1), codes).flip(1))
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_the_size_of_a_backbones_states_does_not_matter(body):
+    model, batch = build(asked="extract", body=body, freeze=True), collated(examples("extract"))
+    states = 5 + torch.randn(*batch.ids.shape, 16)
+    seen = model(batch._replace(states=states)).scores
+    assert_close(model(batch._replace(states=20 * states)).scores, seen, atol=1e-3, rtol=1e-3)
+
+
+def test_what_is_read_may_be_dropped_more_often_than_what_the_reader_made():
+    model = build(dropout=0.1, body_dropout=0.5)
+    assert model.dropout.p == 0.5
+    assert {part.p for part in model.reader.modules() if isinstance(part, torch.nn.Dropout)} == {0.1}
+    assert build(dropout=0.2).dropout.p == 0.2
+
+
+def test_windows_without_an_answer_may_count_more():
+    batch = collated(examples("answer"))
+    none = batch.target[:, 0] == 0
+    assert 0 < none.sum() < len(none)
+    each = torch.stack([build(asked="answer").loss(collated([one])) for one in examples("answer")])
+    expected = (each * torch.where(none, 4.0, 1.0)).sum() / torch.where(none, 4.0, 1.0).sum()
+    assert_close(build(asked="answer", none=4.0).loss(batch), expected, atol=1e-4, rtol=1e-4)
+    assert_close(build(asked="answer").loss(batch), each.mean(), atol=1e-4, rtol=1e-4)
+
+
 def test_a_frozen_reader_is_read_once(tmp_path):
     model = build(asked="extract", freeze=True, dropout=0.5).train()
     assert not model.reader.training
@@ -131,6 +194,9 @@ def test_batches_are_of_few_shapes_where_asked():
     fine, coarse = ReadBatches(reading, settings), ReadBatches(reading, settings, coarse=True, meta=8)
     shapes = {tuple(part.shape[1:] for part in batch) for step in coarse.epoch(0) for batch in step}
     assert len(shapes) == 1
+    few = Reading.pack([Example([4, *range(6, 38), 3, *range(6, 38), 3], 33, [40, 50], [0, 1])])
+    batch = few.collate(np.array([0]), coarse=True)  # a text of two words that are many pieces
+    assert (batch.ids.shape[1], batch.body.shape[1], batch.target.shape[1]) == (96, 64, 64)
     assert all(part.shape[1] % 8 == 0 for step in fine.epoch(0) for batch in step for part in (batch.ids, batch.body))
     seen = sorted(int(row) for step in fine.plan(1) for part in step for row in part)
     assert seen == list(range(40))

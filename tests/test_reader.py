@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -19,15 +20,17 @@ from tagsmith.errors import BundleError, ConfigError, DataError
 from tagsmith.pipelines.evaluate_reading import (
     ALWAYS,
     KEEPS,
-    choose_keep,
+    SINGLES,
     choose_margin,
+    choose_ranking,
     choose_temperature,
     evaluate_reader,
 )
-from tagsmith.pipelines.heads import spans_of
+from tagsmith.pipelines.heads import FILL, Extractor, Marked, spans_of
 from tagsmith.pipelines.load import load, load_reader, load_tagger
-from tagsmith.pipelines.read import Reader
+from tagsmith.pipelines.read import Reader, ReadSettings
 from tagsmith.recipe.make import job_of
+from tagsmith.recipe.reading import ReadJob
 from tagsmith.recipe.settings import Recipe, read_recipe
 from tagsmith.recipe.together import READER
 from tagsmith.records import Document, Labelled, Question, document_of, labelled_of, question_of
@@ -156,6 +159,14 @@ def test_the_margin_is_chosen_where_some_questions_have_no_answer(answerer):
     assert choose_margin(answerer, QUESTIONS) > ALWAYS
 
 
+def test_a_model_in_training_is_judged_with_the_margin_that_suits_it(answerer):
+    job = ReadJob(Recipe(name="x", task="answer"))
+    job.tokeniser, job.settings = answerer.pieces, replace(answerer.settings, margin=1e9)  # would never answer
+    scores = job.evaluate(answerer.model, QUESTIONS)
+    assert job.settings.margin == choose_margin(answerer, QUESTIONS)
+    assert min(scores["f1_answerable"], scores["no_answer_accuracy"]) > 0.5
+
+
 # extract
 
 
@@ -222,19 +233,38 @@ def test_the_chance_of_a_span_is_that_of_brute_force():
         assert dict(every)[1, 3, 0] == pytest.approx(chances.of(0, 1, 3, 0))
 
 
-def test_keyphrases_beside_the_best_path_come_if_they_are_likely_enough(extractor):
-    settings = extractor.settings
-    try:
-        few = extractor.extract(DOCUMENTS, top=20)
-        extractor.settings = replace(settings, keep=0.02)
-        many = extractor.extract(DOCUMENTS, top=20)
-        assert evaluate_reader(extractor, DOCUMENTS)["span_f1"] > 0.8  # of the best path, as before
-    finally:
-        extractor.settings = settings
+@pytest.fixture
+def unsure(extractor):
+    """A model that believes less in its best paths."""
+    model = copy.deepcopy(extractor.model)
+    with torch.no_grad():
+        model.head.weight.mul_(0.4)
+    return Reader(model, extractor.pieces, extractor.head, extractor.settings)
+
+
+def test_keyphrases_beside_the_best_path_come_if_they_are_likely_enough(unsure):
+    few = unsure.extract(DOCUMENTS, top=20)
+    before = evaluate_reader(unsure, DOCUMENTS)["span_f1"]
+    unsure.settings = replace(unsure.settings, keep=0.02)
+    many = unsure.extract(DOCUMENTS, top=20)
+    assert evaluate_reader(unsure, DOCUMENTS)["span_f1"] == before  # of the best path
     assert sum(len(one.tags) for one in many) > sum(len(one.tags) for one in few)
     for one, more in zip(few, many, strict=True):
-        assert {tag.text.lower() for tag in one.tags} <= {tag.text.lower() for tag in more.tags}
+        assert one.tags == more.tags[: len(one.tags)]  # they come behind all those of the best path
+        assert len(more.tags) <= max(len(one.tags), FILL)
         assert len({tag.text.lower() for tag in more.tags}) == len(more.tags)
+
+
+def test_keyphrases_of_one_word_may_count_less():
+    head, item = Extractor(["KEY"]), Document("sea salt and honey and fresh basil oil")
+    raws = [[Marked(0, 8, False, 0, 0.5), Marked(13, 18, False, 0, 0.9), Marked(23, 38, False, 0, 0.4, best=False)]]
+
+    def ranked(**changes):
+        return [tag.text for tag in head.finish(item, [], raws, ReadSettings(keep=0.1, **changes)).tags]
+
+    assert ranked() == ["honey", "sea salt", "fresh basil oil"]
+    assert ranked(single=0.5) == ["sea salt", "honey", "fresh basil oil"]
+    assert ranked(top=1) == ["honey"]
 
 
 # what is asked of which model
@@ -407,7 +437,10 @@ def test_keyphrases_are_also_measured_as_ranked_phrases(extractor):
     scores = evaluate_reader(extractor, DOCUMENTS)
     assert 0 < scores["present_f1@10"] < scores["present_f1@5"] < scores["present_f1@M"] <= 1
     assert "present_f1@5" not in evaluate_reader(extractor, DOCUMENTS, ranked=False)
-    assert choose_keep(extractor, DOCUMENTS) in KEEPS
+    chosen = choose_ranking(extractor, DOCUMENTS)
+    assert chosen.keep in KEEPS
+    assert chosen.single in SINGLES
+    assert replace(chosen, keep=1.0, single=1.0) == extractor.settings
     assert extractor.settings.keep == 1.0
 
 

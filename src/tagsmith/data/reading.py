@@ -23,6 +23,7 @@ from tagsmith.data.corpus import Ids, Ragged
 from tagsmith.errors import TrainError
 
 COARSE = 32  # lengths are rounded up to this where each shape is recorded once
+COARSE_BODY = 64  # and those of bodies, which may have far fewer words than pieces, to this
 
 
 class Example(NamedTuple):
@@ -125,7 +126,8 @@ class Reading:
         longest = -(-int(self.meta[rows].max()) // ROUND) * ROUND
         if coarse:
             width = -(-arrays["ids"].shape[1] // COARSE) * COARSE
-            arrays = {name: _widened(array, width) for name, array in arrays.items()}
+            wide = min(width, -(-arrays["body"].shape[1] // COARSE_BODY) * COARSE_BODY)
+            arrays = {name: _widened(array, width if name == "ids" else wide) for name, array in arrays.items()}
             longest = max(longest, -(-meta // ROUND) * ROUND)
         places = np.arange(longest)
         return ReadBatch(

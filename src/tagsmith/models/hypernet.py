@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,10 @@ from tagsmith.data.reading import ReadBatch
 from tagsmith.nn.attention import Attention
 from tagsmith.nn.crf import CRF
 from tagsmith.nn.embed import PlacedEmbedding, TokenEmbedding
-from tagsmith.nn.hyper import HyperLSTM
+from tagsmith.nn.hyper import Generated, HyperLSTM
 from tagsmith.nn.masks import padding
 from tagsmith.nn.reading import TransformerReader
-from tagsmith.nn.recurrent import TwoWays
+from tagsmith.nn.recurrent import TwoWays, turned
 from tagsmith.nn.transformer import Encoder, EncoderLayer, NormPlace
 from tagsmith.text.vocabulary import PAD
 
@@ -45,9 +45,11 @@ class HypernetConfig:
     asked: Asked = "classify"
     body: Literal["hypernet", "plain", "bilstm", "tg"] = "hypernet"
     pool: Pool = "last"  # what stands for the whole text
+    none: float = 1.0  # how much a window without an answer counts in training
     hidden: int = 512  # paper: N_h, and the hyper encoding layer's
     code: int = 16  # paper: N_z
     constant: bool = True  # False: the paper's, no part of the weights is the same for all texts
+    ways: Literal["ahead", "both"] = "both"  # the body is read by one written LSTM (the paper), or from both sides
     freeze: bool = False  # the Transformer stays as it is
     width: int = 384
     heads: int = 12
@@ -56,6 +58,7 @@ class HypernetConfig:
     reader_norm: NormPlace = "pre"
     places: Literal["waves", "learned"] = "waves"
     dropout: float = 0.1
+    body_dropout: float | None = None  # of the states that are read again, and of what was read; None: as the rest
     longest: int = 384
 
     def __post_init__(self) -> None:
@@ -82,20 +85,34 @@ class Split(NamedTuple):
 class HyperBody(nn.Module):
     """The paper's layers: the meta-text as a code, the body read with weights made of it."""
 
+    read: Any  # nn.ModuleList of HyperLSTM, which types cannot say
+
     def __init__(self, config: HypernetConfig) -> None:
         super().__init__()
         self.pool: Pool = config.pool
-        self.width = config.hidden
+        ways = 2 if config.ways == "both" else 1
+        self.width = ways * config.hidden
         self.sum_up = nn.LSTM(config.width, config.hidden, batch_first=True)
         self.code = nn.Linear(config.hidden, config.code)
-        self.read = HyperLSTM(config.width, config.hidden, config.code, constant=config.constant)
+        self.even = nn.LayerNorm(config.code, elementwise_affine=False) if config.constant else nn.Identity()
+        self.read = nn.ModuleList(
+            HyperLSTM(config.width, config.hidden, config.code, constant=config.constant) for _ in range(ways)
+        )
 
     def forward(self, given: Split) -> tuple[Tensor, Tensor]:
-        """-> states (batch, body, hidden), paper: H^S, and the whole (batch, hidden)"""
+        """-> states (batch, body, ways * hidden), paper: H^S, and the whole (batch, ways * hidden)"""
         summed, _ = self.sum_up(given.meta)
-        codes = self.code(pooled(summed, given.meta_lengths, "last"))  # paper: z
-        states = self.read(given.body, codes)
+        codes = self.even(self.code(pooled(summed, given.meta_lengths, "last")))  # paper: z
+        states = self._both(given, codes) if len(self.read) == 2 else self.read[0](given.body, codes)
         return states, pooled(states, given.body_lengths, self.pool)
+
+    def _both(self, given: Split, codes: Tensor) -> Tensor:
+        """Forward and backward as texts of one batch: on a GPU, twice as many take hardly longer."""
+        written = [one.generate(codes) for one in self.read]
+        weights = Generated(*(torch.cat(parts) for parts in zip(*written, strict=True)))
+        texts = torch.cat([given.body, turned(given.body, given.body_lengths)])
+        ahead, back = self.read[0].read(texts, weights).chunk(2)
+        return torch.cat([ahead, turned(back, given.body_lengths)], dim=-1)
 
 
 class PlainBody(nn.Module):
@@ -170,7 +187,8 @@ class Hypernet(nn.Module):
         layers = [_layer(config) for _ in range(config.reader_layers)]
         self.reader = TransformerReader(embed, Encoder(layers, config.width, norm=config.reader_norm))
         self.reader.apply(_start_small)
-        self.dropout = nn.Dropout(config.dropout)
+        self.norm = nn.LayerNorm(config.width)  # backbones end in states of any size
+        self.dropout = nn.Dropout(config.dropout if config.body_dropout is None else config.body_dropout)
         body = BODIES[config.body](config)
         self.body = body
         self.head = nn.Linear(body.width, 2 if config.asked == "answer" else config.labels)
@@ -201,7 +219,10 @@ class Hypernet(nn.Module):
         if self.config.asked == "extract":
             return self.crf.loss(scores, batch.target, batch.body_lengths)
         first, last = scores.unbind(-1)  # each (batch, 1 + body)
-        return cross_entropy(first, batch.target[:, 0]) + cross_entropy(last, batch.target[:, 1])
+        right = batch.target[:, :2]
+        each = cross_entropy(first, right[:, 0], reduction="none") + cross_entropy(last, right[:, 1], reduction="none")
+        counts = 1.0 + (self.config.none - 1.0) * (right[:, 0] == 0)
+        return (counts * each).sum() / counts.sum()
 
     def repeated_parts(self) -> list[nn.Module]:
         """What is worth compiling."""
@@ -209,7 +230,7 @@ class Hypernet(nn.Module):
 
     def split(self, batch: ReadBatch) -> Split:
         """Read the texts together with their meta-texts, then part them."""
-        whole = self.dropout(self.states(batch))
+        whole = self.dropout(self.norm(self.states(batch)))
         meta, body = (
             whole.gather(1, places[:, :, None].expand(-1, -1, whole.shape[2])) for places in (batch.meta, batch.body)
         )

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 FUSED = True  # on a GPU: the steps of the recurrence as single kernels
 SMALL = 0.1  # how far the weights of a layer with a constant part move at first
+STEEPEST = 10.0  # no gradient of a state is larger: what grows from place to place would pass all numbers
 
 
 class Generated(NamedTuple):
@@ -60,7 +61,10 @@ class HyperLSTM(nn.Module):
 
     def forward(self, states: Tensor, codes: Tensor) -> Tensor:
         """The state behind each place; what stands later changes nothing before it."""
-        weights = self.generate(codes)
+        return self.read(states, self.generate(codes))
+
+    def read(self, states: Tensor, weights: Generated) -> Tensor:
+        """Each text with its own weights.  (batch, length, width) -> (batch, length, hidden)"""
         if not torch.is_grad_enabled() and states.dtype != torch.float64:  # many small steps: their errors add up
             kind, states = states.dtype, states.float()
             return self._read(states, Generated(*(part.float() for part in weights))).to(kind)
@@ -139,6 +143,7 @@ class _Recurrence(torch.autograd.Function):
             found.append(mixed)
             if place:
                 on_hidden = upward[:, place - 1] + torch.bmm(mixed[:, None], recurrent)[:, 0]
+                on_hidden = on_hidden.clamp_(-STEEPEST, STEEPEST)
         on_inward = torch.stack(found[::-1], dim=1)
         before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
         return on_inward, torch.bmm(on_inward.transpose(1, 2), before)

@@ -45,9 +45,7 @@ class BothWays(nn.Module):
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, source, width) -> last states forward and backward, each (batch, hidden)"""
-        places = torch.arange(vectors.shape[1], device=vectors.device)
-        turned = (lengths[:, None] - 1 - places).clamp(min=0)  # (batch, source)
-        backward = vectors.gather(1, turned[:, :, None].expand_as(vectors))
+        backward = turned(vectors, lengths)
         last = (lengths - 1).clamp(min=0)
         return self._read(self.forward_reader, vectors, last, 0), self._read(self.backward_reader, backward, last, 1)
 
@@ -69,11 +67,15 @@ class TwoWays(nn.Module):
         self.back = CELLS[cell](width, hidden, batch_first=True)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        places = torch.arange(vectors.shape[1], device=vectors.device)
-        turned = (lengths[:, None] - 1 - places).clamp(min=0)[:, :, None]  # its own inverse, where it is real
         ahead, _ = self.ahead(vectors)
-        back, _ = self.back(vectors.gather(1, turned.expand_as(vectors)))
-        return torch.cat([ahead, back.gather(1, turned.expand_as(back))], dim=-1)
+        back, _ = self.back(turned(vectors, lengths))
+        return torch.cat([ahead, turned(back, lengths)], dim=-1)
+
+
+def turned(vectors: Tensor, lengths: Tensor) -> Tensor:
+    """The real places of each row from the last to the first; its own inverse there.  (batch, source, width)"""
+    places = torch.arange(vectors.shape[1], device=vectors.device)
+    return vectors.gather(1, (lengths[:, None] - 1 - places).clamp(min=0)[:, :, None].expand_as(vectors))
 
 
 class AdditiveAttention(nn.Module):

@@ -22,7 +22,7 @@ from tagsmith.metrics.reading import (
 )
 from tagsmith.pipelines.evaluate import TEMPERATURES
 from tagsmith.pipelines.heads import Extractor, Found, Labeller, apart
-from tagsmith.pipelines.read import Reader
+from tagsmith.pipelines.read import Reader, ReadSettings
 from tagsmith.pipelines.run import CHUNK
 from tagsmith.pipelines.tag import whole
 from tagsmith.records import Document, Labelled, Question
@@ -34,7 +34,8 @@ FIELDS = {
 }
 ALWAYS = -1e9  # a margin below which there is nothing
 PHRASES = ("present_f1@5", "present_f1@10", "present_f1@M")  # of distinct keyphrases, best first
-KEEPS = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 1.0]
+KEEPS = [0.02, 0.05, 0.1, 0.2, 0.3, 1.0]
+SINGLES = [1.0, 0.7, 0.5, 0.35]
 
 
 def evaluate_reader(reader: Reader, items: Iterable[Any], *, ranked: bool = True) -> dict[str, Any]:
@@ -99,20 +100,21 @@ def choose_margin(reader: Reader, items: Iterable[Question]) -> float:
     return margins[worth.index(max(worth))]
 
 
-def choose_keep(reader: Reader, items: Iterable[Document]) -> float:
-    """How likely keyphrases must be that are not on the best path: where F1@5, F1@10 and F1@M together are highest."""
+def choose_ranking(reader: Reader, items: Iterable[Document]) -> ReadSettings:
+    """The settings under which F1@5 and F1@10 together are highest: how likely keyphrases must be that are not on the
+    best path (`keep`), and how much less those of one word count (`single`).
+    """
     rest = [item for item in items if is_known(item)]
     settings = reader.settings
     reader.settings = replace(settings, keep=0.0)
     found = reader.raw(rest)
     reader.settings = settings
 
-    def worth(keep: float) -> float:
-        asked = replace(settings, keep=keep)
+    def worth(asked: ReadSettings) -> float:
         scores = [_phrase_scores(reader, item, *one, asked) for item, one in zip(rest, found, strict=True)]
-        return sum(measure(scores, name) for name in PHRASES)
+        return sum(measure(scores, name) for name in PHRASES[:2])
 
-    return max(KEEPS, key=worth)
+    return max((replace(settings, keep=keep, single=single) for single in SINGLES for keep in KEEPS), key=worth)
 
 
 def _phrase_scores(

@@ -125,6 +125,7 @@ def _spans(scores: Tensor, places: Sequence[Place], longest: int, *, best: int =
 
 LONGEST = 8  # words of a keyphrase that is not on the best path
 LEAST = 0.02  # what is less likely is not looked at
+FILL = 10  # keyphrases that are not on the best path are added until there are so many
 
 
 class Marked(NamedTuple):
@@ -195,8 +196,10 @@ class Extractor:
             text = (item.title if one.title else item.text)[one.start : one.end]
             if one.best or (text[0].isalnum() and text[-1].isalnum()):
                 groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
-        tags = sorted((_tag(item, group) for group in groups.values()), key=lambda tag: -tag.score)
-        return Tags(tuple(tags[: settings.top or MOST["extract"]]), id=item.id)
+        ranked = sorted(groups.items(), key=lambda one: _rank(one[0], one[1], settings.single), reverse=True)
+        sure = sum(any(one.best for one in group) for group in groups.values())
+        kept = ranked[: min(max(sure, FILL), settings.top or MOST["extract"])]
+        return Tags(tuple(_tag(item, group) for _, group in kept), id=item.id)
 
     def failed(self, item: Document, why: str) -> Tags:
         return Tags(id=item.id, error=why)
@@ -294,6 +297,12 @@ def _on_cpu(crf: CRF) -> CRF:
     same = CRF(len(crf.begin))
     same.load_state_dict({name: value.float().cpu() for name, value in crf.state_dict().items()})
     return same.eval()
+
+
+def _rank(words: tuple[str, ...], group: Sequence[Marked], single: float) -> tuple[bool, float]:
+    """Those on the best path first: their chances are too low, and those of the others too high."""
+    chance = max(one.score for one in group)
+    return any(one.best for one in group), chance * (single if len(words) == 1 else 1.0)
 
 
 def _tag(document: Document, group: Sequence[Marked]) -> Tag:

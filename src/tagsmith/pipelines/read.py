@@ -40,6 +40,7 @@ class ReadSettings:
     longest: int = 30  # pieces of an answer, at most
     typed: bool = False  # keyphrases of several kinds are told apart
     keep: float = 1.0  # keyphrases this likely are returned even if the best path has others; 1: none
+    single: float = 1.0  # factor on keyphrases of one word when they are ranked, chosen on dev with `keep`
 
     def __post_init__(self) -> None:
         check_positive(self, "longest")

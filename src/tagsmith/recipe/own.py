@@ -73,7 +73,7 @@ def _own_reader(
     begun = bool(asked["backbone"] or asked["start"])
     frozen = bool(asked["model"].get("freeze", begun and not torch.cuda.is_available()))
     source = 256 if task == "answer" else 128
-    model: dict[str, Any] = {"hidden": 128, "pool": "max", "freeze": frozen}
+    model: dict[str, Any] = {"hidden": 128, "pool": "max", "ways": "ahead", "freeze": frozen}  # one way: half the time
     pipeline: dict[str, Any] = {"source": source, "meta": 32, "overlap": 32}
     if asked["start"]:
         older = load_bundle(asked["start"])

@@ -27,8 +27,8 @@ from tagsmith.metrics.reading import ScoredLabel, per_label
 from tagsmith.models.hypernet import Hypernet, HypernetConfig
 from tagsmith.pipelines.evaluate_reading import (
     FIELDS,
-    choose_keep,
     choose_margin,
+    choose_ranking,
     choose_temperature,
     evaluate_reader,
     is_known,
@@ -61,8 +61,9 @@ class ReadJob:
 
     def forget(self, out: Path) -> None:
         """Take away what an older run prepared: its rows may have been others."""
-        for name in ("tokeniser.json", "labels.json", "reading.npz", "states.bin"):
-            (out / name).unlink(missing_ok=True)
+        for name in ("tokeniser.json", "labels.json", "reading.npz", "states-*.bin"):
+            for path in out.glob(name):
+                path.unlink()
 
     def prepare(self, out: Path, report: Report) -> ReadBatches:
         """Made once and found again."""
@@ -79,7 +80,8 @@ class ReadJob:
         reading = Reading.load(path)
         self.model = self._new()
         if self.model.config.freeze:
-            reading = self._read_once(reading, cache / "states.bin", report)
+            layers = self.model.config.reader_layers  # runs that share a folder may read with more or fewer of them
+            reading = self._read_once(reading, cache / f"states-{layers}.bin", report)
         few = self.recipe.train.graphs and torch.cuda.is_available()
         return ReadBatches(reading, self.recipe.batches, coarse=few, meta=self.settings.meta + 1)
 
@@ -109,8 +111,10 @@ class ReadJob:
         return model
 
     def evaluate(self, model: Any, dev: Sequence[Any]) -> dict[str, float]:
-        """The dev scores of a model in training."""
+        """The dev scores of a model in training; those of answers with the margin that is best for it."""
         ranked = self.recipe.train.metric.startswith("present")  # else it would only take time
+        if self.recipe.task == "answer":
+            self.settings = replace(self.settings, margin=choose_margin(self._reader(model), dev))
         scores = evaluate_reader(self._reader(model), dev, ranked=ranked)
         return {name: value for name, value in scores.items() if name != "parts"}
 
@@ -121,10 +125,9 @@ class ReadJob:
             self.settings = replace(self.settings, temperature=choose_temperature(reader, dev))
             for line in summed_up(list(scored_labels(reader, dev))):
                 self.report({"kind": "note", "text": line})
-        if self.recipe.task == "answer":
-            self.settings = replace(self.settings, margin=choose_margin(reader, dev))
         if self.recipe.task == "extract" and self.settings.keep < 1:
-            self.settings = replace(self.settings, keep=choose_keep(reader, dev))
+            self.settings = choose_ranking(reader, dev)
+        scores = self.evaluate(model, dev)
         made = Bundle(
             name=self.recipe.name,
             task=self.recipe.task,
@@ -134,7 +137,6 @@ class ReadJob:
             pipeline=to_dict(self.settings),
             labels=self.labels,
         )
-        scores = self.evaluate(model, dev)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if isinstance(value, float))
         self.report({"kind": "note", "text": f"chosen model on {scores['n']:,} dev rows: {shown}"})
         return made, scores
