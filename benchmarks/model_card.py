@@ -244,7 +244,7 @@ def reply_card(name: str, quality: Path, speed: Path) -> Card:
     table = "\n".join(rows)
     text = f"""Percent, one reply to each query (`benchmarks/reply_table.py run {name}`; `docs/models/relevance.md` says
 what the measures are). `drawn` is what it does by itself: the best of eight draws, where what is likely whatever the
-query counts against a reply; `beam` is a search.
+query counts against a reply.
 
 {table}
 

@@ -253,6 +253,7 @@ def test_keyphrases_beside_the_best_path_come_if_they_are_likely_enough(unsure):
         assert one.tags == more.tags[: len(one.tags)]  # they come behind all those of the best path
         assert len(more.tags) <= max(len(one.tags), FILL)
         assert len({tag.text.lower() for tag in more.tags}) == len(more.tags)
+        assert [tag.score for tag in more.tags] == sorted((tag.score for tag in more.tags), reverse=True)
 
 
 def test_keyphrases_of_one_word_may_count_less():

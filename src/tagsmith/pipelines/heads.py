@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -199,7 +201,9 @@ class Extractor:
         ranked = sorted(groups.items(), key=lambda one: _rank(one[0], one[1], settings.single), reverse=True)
         sure = sum(any(one.best for one in group) for group in groups.values())
         kept = ranked[: min(max(sure, FILL), settings.top or MOST["extract"])]
-        return Tags(tuple(_tag(item, group) for _, group in kept), id=item.id)
+        tags = [_tag(item, group) for _, group in kept]
+        lowest = accumulate((tag.score for tag in tags), min)  # scores fall with the ranks, which are worth more
+        return Tags(tuple(replace(tag, score=score) for tag, score in zip(tags, lowest, strict=True)), id=item.id)
 
     def failed(self, item: Document, why: str) -> Tags:
         return Tags(id=item.id, error=why)
