@@ -136,7 +136,13 @@ def place(
     reply_bundle,
 ):
     """A folder with the files and models that the quick start speaks of."""
-    for name, bundle in {"hashtag-en": tiny_bundle, "tags-en": rank_bundle, "keyphrase-en": slots_bundle}.items():
+    bundles = {
+        "hashtag-en": tiny_bundle,
+        "tags-en": rank_bundle,
+        "keyphrase-en": slots_bundle,
+        "reply-en": reply_bundle,
+    }
+    for name, bundle in bundles.items():
         shutil.copytree(bundle, tmp_path / "bundles" / name)
     save_twin(tmp_path / "bundles" / "embed-en", name="embed-en", task="embed", same_as="tags-en", card="", measured={})
     monkeypatch.setattr("tagsmith.bundle.SHIPPED", tmp_path / "bundles")
@@ -147,6 +153,8 @@ def place(
         write_rows(tmp_path / name, sample_documents())
     write_rows(tmp_path / "questions.jsonl", sample_questions())
     write_rows(tmp_path / "pairs.jsonl", sample_pairs())
+    write_rows(tmp_path / "queries.jsonl", [{"query": row["query"]} for row in sample_pairs()[:5]])
+    (tmp_path / "words.txt").write_text("broth\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

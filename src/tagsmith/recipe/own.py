@@ -109,7 +109,7 @@ def _own_replier(data: str, *, out: Path | None, fields: dict[str, str], changes
     if sum(bool(pair.responses) for pair in pairs) < LEAST_PAIRS:
         raise ConfigError(f"{data} has one pair to learn from; give at least {LEAST_PAIRS}: one is kept to choose by")
     language = language_of(" ".join(pair.query for pair in pairs))
-    shipped = next((one.name for one in shipped_bundles() if (one.task, one.language) == ("reply", language)), "")
+    shipped = next((one.folder.name for one in shipped_bundles() if (one.task, one.language) == ("reply", language)), "")
     begin = set_values({"start": shipped}, changes)["start"]
     model: dict[str, Any] = {}
     pipeline: dict[str, Any] = {"language": language, "source": 56, "steps": 40, "no_repeat": 3}
