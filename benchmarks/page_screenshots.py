@@ -1,4 +1,4 @@
-"""Pictures of the page for the docs, made with the shipped models: light, dark and as a phone shows it.
+"""Pictures of the page for the docs, made with the shipped models: light, dark, with an answer, on a phone.
 
 python benchmarks/page_screenshots.py [--out docs/images]       (needs Chromium, as the tests of the page do)
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 TEXT = (
     "Just landed in Tokyo! First stop: a tiny ramen shop near the station, then cherry blossom all along the river. "
@@ -22,18 +22,37 @@ TEXT = (
 PICTURES = {
     "page-light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 720}},
     "page-dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 720}},
+    "page-answer": {"color_scheme": "light", "viewport": {"width": 1200, "height": 720}},
     "page-phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2},
 }
+ASKED = "What predicted lower exam results?"
+PASSAGE = (
+    "In a cohort of 640 first-year students we recorded sleep by wrist actigraphy for eight weeks. Irregular bedtimes, "
+    "rather than short sleep, predicted lower exam results after adjusting for chronotype, prior grades and work."
+)
 MOST = 200_000  # bytes
 
 
+def tagged(page: Page) -> None:
+    """A post, its tags, one of them added."""
+    page.get_by_label("Your post").fill(TEXT)
+    page.locator("#results .chip").first.click()
+
+
+def answered(page: Page) -> None:
+    """A passage, a question, its answer marked in the passage."""
+    page.get_by_role("tab", name="Answer").click()
+    page.get_by_label("Question").fill(ASKED)
+    page.get_by_label("Passage").fill(PASSAGE)
+    page.locator("#results li").first.wait_for()
+
+
 def picture(browser: Browser, url: str, file: Path, options: dict[str, object]) -> None:
-    """One picture: a post, its tags, one of them added."""
+    """One picture of the page in use."""
     context = browser.new_context(**options)
     page = context.new_page()
     page.goto(url)
-    page.get_by_label("Your post").fill(TEXT)
-    page.locator("#results .chip").first.click()
+    (answered if file.stem == "page-answer" else tagged)(page)
     page.mouse.move(5, 5)
     page.evaluate("document.activeElement.blur()")
     page.screenshot(path=file)

@@ -3,10 +3,12 @@
     python benchmarks/reader_table.py run extract classify answer --root data --backbones backbones --jobs 4
     python benchmarks/reader_table.py run extract-inspec@granite#2 extract-inspec-tg-crf --out results.jsonl
     python benchmarks/reader_table.py show results.jsonl
+    python benchmarks/reader_table.py measure extract-en data/keyphrase/inspec/test.jsonl.zst --out shipped.jsonl
 
 A row is a recipe, `@` the family of its backbone and `#` its seed; `extract`, `classify` and `answer` stand for all
 rows of a table. Many rows are trained in one process, several processes side by side; rows with the same texts and
-the same backbone share what is prepared of them. A row that stands in the results is not trained again.
+the same backbone share what is prepared of them. A row that stands in the results is not trained again. `measure`
+scores a shipped reader, or any bundle, and times it.
 """
 
 from __future__ import annotations
@@ -152,6 +154,29 @@ def run(name: str, args: argparse.Namespace) -> None:
         file.write(json.dumps(line) + "\n")
 
 
+def measure(args: argparse.Namespace) -> None:
+    """Score a bundle on test files; a line of results for each."""
+    import torch
+
+    from tagsmith.bundle import load_bundle
+    from tagsmith.data.readers import good, read_as
+    from tagsmith.pipelines.evaluate_reading import evaluate_reader
+    from tagsmith.pipelines.load import reader_of
+    from tagsmith.recipe.reading import MAKERS
+
+    torch.set_num_threads(args.threads)
+    reader = reader_of(load_bundle(args.bundle))
+    for test in args.tests:
+        items = [reader.head.item(one) for one in islice(good(read_as(MAKERS[reader.task], test), print), args.limit)]
+        start = time.process_time()
+        scores = evaluate_reader(reader, items)
+        rate = len(items) / (time.process_time() - start)
+        kind = "/".join(test.parent.parts[-2:])
+        line = {"system": Path(args.bundle).name, "test": kind, **scores, "texts_per_cpu_second": rate}
+        with args.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 @contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """One process at a time prepares a folder."""
@@ -213,10 +238,16 @@ def main() -> None:
     runs.add_argument("--limit", type=int, help="so many rows of each test")
     runs.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     commands.add_parser("show").add_argument("results", type=Path)
+    measured = commands.add_parser("measure")
+    measured.add_argument("bundle")
+    measured.add_argument("tests", nargs="+", type=Path)
+    measured.add_argument("--out", type=Path, default=Path("shipped.jsonl"))
+    measured.add_argument("--threads", type=int, default=1)
+    measured.add_argument("--limit", type=int, help="so many rows of each test")
     commands.add_parser("rows").add_argument("rows", nargs="+", help="names of tables")
     args = parser.parse_args()
-    if args.command == "show":
-        show(args.results)
+    if args.command in ("show", "measure"):
+        show(args.results) if args.command == "show" else measure(args)
         return
     wanted = list(dict.fromkeys(name for group in args.rows for name in rows_of(group)))
     if args.command == "rows":

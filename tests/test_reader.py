@@ -30,6 +30,7 @@ from tagsmith.pipelines.heads import FILL, Extractor, Marked, spans_of
 from tagsmith.pipelines.load import load, load_reader, load_tagger
 from tagsmith.pipelines.read import Reader, ReadSettings
 from tagsmith.recipe.make import job_of
+from tagsmith.recipe.own import own_recipe
 from tagsmith.recipe.reading import ReadJob
 from tagsmith.recipe.settings import Recipe, read_recipe
 from tagsmith.recipe.together import READER
@@ -159,6 +160,19 @@ def test_the_margin_is_chosen_where_some_questions_have_no_answer(answerer):
     assert choose_margin(answerer, QUESTIONS) > ALWAYS
 
 
+def test_a_margin_may_be_asked_to_spare_the_answers_there_are(answerer):
+    wrong = [replace(item, context=f"{item.context} {item.context}", answers=(), impossible=True) for item in QUESTIONS]
+    mixed = [*(item for item in QUESTIONS if item.answers), *wrong]  # cannot be told apart: silence is best over all
+    sparing = Reader(answerer.model, answerer.pieces, answerer.head, replace(answerer.settings, spare=0.9))
+
+    def answered(margin):
+        sparing.settings = replace(sparing.settings, margin=margin)
+        return evaluate_reader(sparing, mixed)["f1_answerable"]
+
+    loose, strict = answered(choose_margin(sparing, mixed)), answered(choose_margin(answerer, mixed))
+    assert answered(ALWAYS) >= loose >= 0.9 * answered(ALWAYS) > strict
+
+
 def test_a_model_in_training_is_judged_with_the_margin_that_suits_it(answerer):
     job = ReadJob(Recipe(name="x", task="answer"))
     job.tokeniser, job.settings = answerer.pieces, replace(answerer.settings, margin=1e9)  # would never answer
@@ -268,6 +282,14 @@ def test_keyphrases_of_one_word_may_count_less():
     assert ranked(top=1) == ["honey"]
 
 
+def test_what_is_beside_the_best_path_neither_begins_nor_ends_with_a_stop_word():
+    head, item = Extractor(["KEY"]), Document("the salt of the sea")
+    spans = [(0, 3), (0, 8), (4, 8), (4, 11), (4, 19), (16, 19)]
+    raws = [[Marked(start, end, False, 0, 0.3, best=False) for start, end in spans]]
+    found = head.finish(item, [], raws, ReadSettings(keep=0.1)).tags
+    assert {tag.text for tag in found} == {"salt", "salt of the sea", "sea"}
+
+
 # what is asked of which model
 
 
@@ -341,7 +363,7 @@ def test_answers_and_keyphrases_from_the_command_line(run_cli, answer_bundle, ex
     assert result.code == 0
     assert "title_spans" in json.dumps(result.rows[0]) or result.rows[0]["tags"] == []
     assert run_cli("extract", "--model", extract_bundle, "the broth", terminal=True).code == 0
-    assert "there is no model or folder 'extract-en'" in run_cli("extract", "the broth").err
+    assert "there is no model or folder 'extract-it'" in run_cli("extract", "--model", "extract-it", "the broth").err
 
 
 def test_evaluate_gives_the_metrics_of_each_task(run_cli, answer_bundle, extract_bundle, classify_bundle, tmp_path):
@@ -394,6 +416,23 @@ def test_the_recipes_are_there():
     assert {f"extract-{one}{tail}" for one in ("inspec", "semeval2010", "semeval2017") for tail in tails} <= names
 
 
+def test_an_own_file_begins_with_the_shipped_reader_of_its_language(tmp_path):
+    english = write_rows(tmp_path / "en.jsonl", sample_labelled())
+    chinese = write_rows(tmp_path / "zh.jsonl", [{"body": "今天的比赛很精彩", "label": "体育"}] * 3)
+
+    def begun(task, file, *changes):
+        recipe = own_recipe(task, str(file), out=None, fields={}, changes=changes)
+        return recipe.start, recipe.model.get("freeze")
+
+    frozen = not torch.cuda.is_available()
+    assert begun("classify", english) == ("topic-en", frozen)
+    assert begun("answer", english) == ("answer-en", frozen)
+    assert begun("classify", chinese) == begun("extract", chinese) == ("topic-zh", frozen)
+    assert begun("classify", english, "start=extract-en", "model.freeze=false") == ("extract-en", False)
+    assert begun("classify", english, "backbone=folder") == ("", frozen)
+    assert begun("classify", english, "start=") == ("", False)
+
+
 def test_a_file_of_texts_is_enough_to_train(run_cli, tmp_path):
     lines = ["headline,body,label"]
     lines += [f"{row['title']},{row['body']},{row['label']}" for row in sample_labelled() * 4]
@@ -401,7 +440,7 @@ def test_a_file_of_texts_is_enough_to_train(run_cli, tmp_path):
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     result = run_cli(
         *("train", "--task", "classify", "--data", file, "--title-field", "headline", "--out", tmp_path / "my-topics"),
-        *("--set", "train.steps=8", "--set", "model.width=16", "--set", "model.hidden=8"),
+        *("--set", "train.steps=8"),
     )
     assert result.code == 0, result.err
     assert "tagsmith classify --model" in result.err

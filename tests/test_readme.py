@@ -141,6 +141,10 @@ def place(
         "tags-en": rank_bundle,
         "keyphrase-en": slots_bundle,
         "reply-en": reply_bundle,
+        "extract-en": extract_bundle,
+        "topic-en": classify_bundle,
+        "topic-zh": classify_bundle,
+        "answer-en": answer_bundle,
     }
     for name, bundle in bundles.items():
         shutil.copytree(bundle, tmp_path / "bundles" / name)

@@ -300,7 +300,8 @@ def best_dtype(device: str) -> torch.dtype:
     """bf16 where the processor multiplies it fast, else fp32."""
     if device != "cpu":
         return torch.bfloat16
-    fast = torch.ops.mkldnn._is_mkldnn_bf16_supported() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    own = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    fast = any(asked is not None and asked() for asked in own)  # others can, but slower than fp32
     return torch.bfloat16 if fast else torch.float32
 
 

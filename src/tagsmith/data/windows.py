@@ -9,6 +9,7 @@ that lie deeper in it than in its neighbour.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -100,10 +101,10 @@ def windows(
     for pair, meta, body in zip(pairs, metas, bodies, strict=True):
         body = [*meta[settings.meta :], *body] if words else body
         cut = meta[: settings.meta]
-        starts = _starts(pair) if words else None
+        own = _Words(pair) if words else None
         spare = settings.source - len(cut) - 3
         ranges = _ranges(len(body), spare, settings.overlap)
-        made = [_window(cut, body, one, starts) for one in (ranges[:1] if first_only else ranges)]
+        made = [_window(cut, body, one, own) for one in (ranges[:1] if first_only else ranges)]
         found.append([one for one in made if one.places])
     return found
 
@@ -142,20 +143,25 @@ def _ranges(length: int, room: int, overlap: int) -> list[_Range]:
     return made
 
 
-def _starts(pair: Pair) -> dict[tuple[bool, int], Place]:
-    """The words of both parts by the characters in which they may begin."""
-    found = {}
-    for part in pair:
-        for _, start, end in word_spans(part.text):
-            place = Place(part.first + start, part.first + end, part.title)
-            for letter in range(place.start, place.end):
-                found[(part.title, letter)] = place
-    return found
+class _Words:
+    """The words of meta-text and body, found by a character inside them."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.places: dict[bool, list[Place]] = {True: [], False: []}
+        for part in pair:
+            self.places[part.title] += [
+                Place(part.first + start, part.first + end, part.title) for _, start, end in word_spans(part.text)
+            ]
+        self.starts = {title: [place.start for place in places] for title, places in self.places.items()}
+
+    def at(self, piece: Place) -> Place | None:
+        """The word in which the piece begins."""
+        number = bisect_right(self.starts[piece.title], piece.start) - 1
+        word = self.places[piece.title][number] if number >= 0 else None
+        return word if word is not None and word.end > piece.start else None
 
 
-def _window(
-    meta: list[_Piece], body: list[_Piece], some: _Range, words: dict[tuple[bool, int], Place] | None
-) -> Window:
+def _window(meta: list[_Piece], body: list[_Piece], some: _Range, words: _Words | None) -> Window:
     here = body[some.start : some.end]
     ids = [TEXT, *(one.id for one in meta), SEPARATOR, *(one.id for one in here), SEPARATOR]
     first = len(meta) + 2  # the body's first place
@@ -166,7 +172,7 @@ def _window(
     read: dict[Place, int] = {}
     shown = meta if some.start == 0 else []  # the words of the meta-text are the first window's
     for number, one in [*enumerate(shown, start=1), *enumerate(here, start=first)]:
-        word = words.get((one.place.title, one.place.start))
+        word = words.at(one.place)
         if word is not None:
             read.setdefault(word, number)
     at = list(read.values())

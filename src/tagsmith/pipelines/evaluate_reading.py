@@ -79,25 +79,27 @@ def choose_temperature(reader: Reader, items: Iterable[Labelled]) -> float:
 
 
 def choose_margin(reader: Reader, items: Iterable[Question]) -> float:
-    """How much better than nothing an answer must be, by F1; always one where every question has an answer."""
+    """How much better than nothing an answer must be, by F1; always one where every question has an answer.
+
+    Only margins count that leave the share `spare` of the F1 of questions that have an answer.
+    """
     rest = [item for item in items if is_known(item)]
     if not any(not item.answers for item in rest):
         return ALWAYS
-    best: list[tuple[float, float, float]] = []  # margin, F1 of the answer, F1 of none
+    best: list[tuple[float, float, bool]] = []  # margin, F1 of the answer, whether there is one
     for item, (_, raws) in zip(rest, reader.raw(rest), strict=True):
         found: list[Found] = sorted((one for row in raws for one in row), key=lambda one: -one.score)
         if found:
             text = item.context[found[0].start : found[0].end]
-            gold = [one.text for one in item.answers] or [""]
-            best.append((found[0].margin, max(overlap_f1(text, one) for one in gold), float(not item.answers)))
-    best.sort()
-    total = sum(answered for _, answered, _ in best)
-    margins, worth = [ALWAYS], [total]
-    for margin, answered, none in best:
-        total += none - answered
-        margins.append(margin)
-        worth.append(total)
-    return margins[worth.index(max(worth))]
+            right = max((overlap_f1(text, one.text) for one in item.answers), default=0.0)
+            best.append((found[0].margin, right, bool(item.answers)))
+    found_all = left = sum(right for _, right, _ in best)
+    chosen, most, none = ALWAYS, left, 0
+    for margin, right, has in sorted(best):
+        left, none = left - right, none + (not has)
+        if left + none > most and left >= reader.settings.spare * found_all:
+            chosen, most = margin, left + none
+    return chosen
 
 
 def choose_ranking(reader: Reader, items: Iterable[Document]) -> ReadSettings:

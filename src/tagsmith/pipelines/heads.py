@@ -19,6 +19,7 @@ from tagsmith.pipelines.read import MOST, ReadSettings
 from tagsmith.pipelines.tag import DIGITS, problem, whole
 from tagsmith.records import Answer, Answers, Document, Label, Labelled, Labels, Post, Question, Span, Tag, Tags
 from tagsmith.text.stems import stems
+from tagsmith.text.stopwords import STOP_WORDS
 
 
 class Labeller:
@@ -196,7 +197,7 @@ class Extractor:
         groups: dict[tuple[str, ...], list[Marked]] = {}
         for one in [*apart(raws), *likely]:
             text = (item.title if one.title else item.text)[one.start : one.end]
-            if one.best or (text[0].isalnum() and text[-1].isalnum()):
+            if one.best or _phrase_like(text):
                 groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
         ranked = sorted(groups.items(), key=lambda one: _rank(one[0], one[1], settings.single), reverse=True)
         sure = sum(any(one.best for one in group) for group in groups.values())
@@ -207,6 +208,12 @@ class Extractor:
 
     def failed(self, item: Document, why: str) -> Tags:
         return Tags(id=item.id, error=why)
+
+
+def _phrase_like(text: str) -> bool:
+    """Neither punctuation nor a stop word stands at either end."""
+    words = text.lower().split()
+    return text[0].isalnum() and text[-1].isalnum() and STOP_WORDS.isdisjoint((words[0], words[-1]))
 
 
 def apart(raws: Sequence[list[Marked]]) -> list[Marked]:

@@ -11,6 +11,7 @@ from tagsmith.config import from_dict
 from tagsmith.errors import BundleError
 from tagsmith.pipelines.embed import Embedder
 from tagsmith.pipelines.heads import Answerer, Extractor, Labeller
+from tagsmith.pipelines.join import ExtractTagger
 from tagsmith.pipelines.keyphrase import KeyphraseTagger
 from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
@@ -62,6 +63,7 @@ TAGGERS: dict[str, Callable[[Bundle], Any]] = {
     "hashtag": writing_tagger,
     "rank": ranking_tagger,
     "keyphrase": keyphrase_tagger,
+    "extract": lambda bundle: ExtractTagger(reader_of(bundle)),
 }
 READERS = ("classify", "answer", "extract")
 PIPELINES: dict[str, Callable[[Bundle], Any]] = {
@@ -96,7 +98,7 @@ def load_tagger(name: str | Path) -> Any:
 
 def tagger_of(bundle: Bundle) -> Any:
     """The tagger of a loaded bundle."""
-    if bundle.task in READERS:
+    if bundle.task in READERS and bundle.task not in TAGGERS:
         raise BundleError(f"{bundle.name} was trained to {bundle.task}; use `tagsmith {bundle.task}` with it")
     if bundle.task not in TAGGERS:
         raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")

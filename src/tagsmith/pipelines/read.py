@@ -37,6 +37,7 @@ class ReadSettings:
     top: int | None = None  # answers returned, at most; None: as the task has it
     temperature: float = 1.0  # of labels, chosen on dev
     margin: float = 0.0  # an answer must be so much better than none, chosen on dev
+    spare: float = 0.0  # the margin leaves this share of the F1 of questions that have an answer; 0: best over all
     longest: int = 30  # pieces of an answer, at most
     typed: bool = False  # keyphrases of several kinds are told apart
     keep: float = 1.0  # keyphrases this likely are returned even if the best path has others; 1: none

@@ -217,9 +217,13 @@ def tagger_for(model: str | None, voices: Sequence[str] = ()) -> Any:
     first = load_tagger(model)
     if not voices:
         return first
+    from tagsmith.pipelines.join import JoinedTagger
     from tagsmith.pipelines.merge import MergedTagger
 
-    return MergedTagger(first, [voice_of(name) for name in voices])
+    others = [voice_of(name) for name in voices]
+    if "documents" in (getattr(voice, "reads", "") for voice in (first, *others)):
+        return JoinedTagger([first, *others])
+    return MergedTagger(first, others)
 
 
 def voice_of(name: str) -> Any:

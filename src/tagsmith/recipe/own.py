@@ -68,22 +68,29 @@ def own_recipe(
 def _own_reader(
     task: str, data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()
 ) -> Recipe:
-    """A recipe for a user's own file: a backbone that stays as it is where there is no GPU, or a small reader."""
-    asked = set_values({"backbone": "", "start": "", "model": {}}, changes)
-    begun = bool(asked["backbone"] or asked["start"])
+    """A recipe for a user's own file: the shipped reader of its language, which stays as it is where there is no GPU.
+
+    A backbone may be named instead; with neither (`start=""`) a small reader is trained from the beginning.
+    """
+    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
+    language = language_of(" ".join(first))
+    asked = set_values({"backbone": "", "start": None, "model": {}}, changes)
+    begin = asked["start"]
+    if begin is None:
+        begin = "" if asked["backbone"] else _shipped_reader(task, language)
+    begun = bool(asked["backbone"] or begin)
     frozen = bool(asked["model"].get("freeze", begun and not torch.cuda.is_available()))
-    source = 256 if task == "answer" else 128
     model: dict[str, Any] = {"hidden": 128, "pool": "max", "ways": "ahead", "freeze": frozen}  # one way: half the time
-    pipeline: dict[str, Any] = {"source": source, "meta": 32, "overlap": 32}
-    if asked["start"]:
-        older = load_bundle(asked["start"])
+    pipeline: dict[str, Any] = {"source": 256 if task == "answer" else 128, "meta": 32, "overlap": 32}
+    if begin:
+        older = load_bundle(begin)
         model, pipeline = {"freeze": frozen}, dict(older.pipeline) if older.task == task else pipeline
     elif not begun:
         model |= {"width": 128, "heads": 4, "inner": 256, "reader_layers": 2}
-    first = [str(value) for row in islice(read_rows(data), 100) if isinstance(row, dict) for value in row.values()]
     values: dict[str, Any] = {
         "name": out.name if out else f"my-{task}-model",
         "task": task,
+        "start": begin,
         "model": model,
         "data": {"root": "", "train": [data], "fields": fields},
         "tokeniser": {"least": 0, "size": 12_000},
@@ -96,9 +103,16 @@ def _own_reader(
             "log_every": 20,
             "metric": METRICS[task],
         },
-        "pipeline": {**pipeline, "language": language_of(" ".join(first))},
+        "pipeline": {**pipeline, "language": language},
     }
     return from_dict(Recipe, set_values(values, changes))
+
+
+def _shipped_reader(task: str, language: str) -> str:
+    """The shipped reader of a language, that of the task if there is one."""
+    found = [one for one in shipped_bundles() if one.task in METRICS and one.language == language]
+    found.sort(key=lambda one: one.task != task)
+    return found[0].folder.name if found else ""
 
 
 def _own_replier(data: str, *, out: Path | None, fields: dict[str, str], changes: Sequence[str] = ()) -> Recipe:
@@ -109,7 +123,9 @@ def _own_replier(data: str, *, out: Path | None, fields: dict[str, str], changes
     if sum(bool(pair.responses) for pair in pairs) < LEAST_PAIRS:
         raise ConfigError(f"{data} has one pair to learn from; give at least {LEAST_PAIRS}: one is kept to choose by")
     language = language_of(" ".join(pair.query for pair in pairs))
-    shipped = next((one.folder.name for one in shipped_bundles() if (one.task, one.language) == ("reply", language)), "")
+    shipped = next(
+        (one.folder.name for one in shipped_bundles() if (one.task, one.language) == ("reply", language)), ""
+    )
     begin = set_values({"start": shipped}, changes)["start"]
     model: dict[str, Any] = {}
     pipeline: dict[str, Any] = {"language": language, "source": 56, "steps": 40, "no_repeat": 3}
