@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tagsmith.bundle import Bundle, load_bundle
+from tagsmith.bundle import Bundle, find_bundle, load_bundle
 from tagsmith.config import from_dict, to_dict
 from tagsmith.data.corpus import CHUNK
+from tagsmith.data.elsewhere import asked_elsewhere
 from tagsmith.data.readers import BadRow, good, read_as
 from tagsmith.data.reading import Example, ReadBatches, Reading
 from tagsmith.data.targets import answer_span, answer_target, bio_target, marks_of
@@ -51,6 +52,8 @@ class ReadJob:
     """Tokeniser, labels and examples of one recipe."""
 
     def __init__(self, recipe: Recipe) -> None:
+        if recipe.shares and not (recipe.start and recipe.model.get("freeze")):
+            raise ConfigError("shares: a reader is shared with the bundle it starts from; set start and model.freeze")
         self.recipe = recipe
         self.settings = from_dict(ReadSettings, recipe.pipeline)
         self.tokeniser: Any = None
@@ -74,7 +77,7 @@ class ReadJob:
         self._load_labels(cache / "labels.json", report)
         path = cache / "reading.npz"
         if not path.exists():
-            examples = list(self._examples(self._rows(report), report))
+            examples = list(self._examples(self._learned(report), report))
             report({"kind": "note", "text": f"{len(examples):,} windows to learn from"})
             Reading.pack(examples).save(path)
         reading = Reading.load(path)
@@ -136,6 +139,7 @@ class ReadJob:
             tokeniser=self.tokeniser,
             pipeline=to_dict(self.settings),
             labels=self.labels,
+            shares=find_bundle(self.recipe.start).name if self.recipe.shares else "",
         )
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if isinstance(value, float))
         self.report({"kind": "note", "text": f"chosen model on {scores['n']:,} dev rows: {shown}"})
@@ -152,6 +156,11 @@ class ReadJob:
         for number, row in enumerate(self._known(self.recipe.data.train, report)):
             if self.recipe.data.dev or number % 20:
                 yield row
+
+    def _learned(self, report: Report) -> Iterator[Any]:
+        """The same, with questions that are asked elsewhere too."""
+        rows, share = self._rows(report), self.recipe.data.elsewhere
+        return asked_elsewhere(rows, share, seed=self.recipe.train.seed) if share else rows
 
     def _known(self, files: Sequence[str], report: Report) -> Iterator[Any]:
         """The rows that can be read and whose answers are told."""

@@ -40,9 +40,12 @@ class DataSettings:
     cache: str = ""  # where tokeniser and corpus are kept; runs on the same data may share it
     fields: dict[str, str] = field(default_factory=dict)  # our name -> theirs
     dev_posts: int = 2000  # scored at each evaluation
+    elsewhere: float = 0.0  # answer: so large a share of the questions is also asked of a passage that has no answer
 
     def __post_init__(self) -> None:
         check_positive(self, "dev_posts")
+        if not 0 <= self.elsewhere <= 1:
+            raise ConfigError(f"data.elsewhere is a share, from 0 to 1, not {self.elsewhere}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Recipe:
     parts: tuple[Recipe, ...] = ()  # read: readers that are trained together on one Transformer
     weigh: tuple[float, ...] = ()  # how much the loss of each part counts; none: all the same
     start: str = ""  # a bundle whose weights and tokeniser to begin with
+    shares: bool = False  # the new bundle has the reader of `start`, which is frozen, and will lie beside it
     backbone: str = ""  # a Hugging Face folder of a BERT, to begin the reader with
     teacher: str = ""  # a bundle with the same pieces, from which to learn besides
     teacher_share: float = 0.5  # of the loss
