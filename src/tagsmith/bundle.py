@@ -61,6 +61,7 @@ class Bundle:
     fingerprint: str = ""  # of weights and tokeniser, as they were loaded
     lends: bool = False  # models beside it share its reader and tokeniser
     shares: str = ""  # the model beside it that lends it these
+    common: bool = False  # as it was loaded: other models in memory may have the same reader
 
 
 _LENT: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()  # readers and tokenisers in memory
@@ -183,6 +184,7 @@ def load_bundle(name: str | Path, *, dtype: torch.dtype | None = None, device: s
         card=(folder / "README.md").read_text(encoding="utf-8"),
         weights=config.get("weights", "int8"),
         fingerprint=hashlib.sha256(mark.encode()).hexdigest(),
+        common="lends" in config or "shares" in config,
     )
 
 

@@ -17,6 +17,7 @@ from tagsmith.pipelines.phrases import KeyphraseSettings, finder_of
 from tagsmith.pipelines.rank import Ranker, RankSettings
 from tagsmith.pipelines.read import Head, Reader, ReadSettings
 from tagsmith.pipelines.reply import Replier
+from tagsmith.pipelines.seen import seen_by
 from tagsmith.pipelines.tag import Tagger
 from tagsmith.pipelines.write import TagSettings, Writer
 from tagsmith.text.terms import coder_of
@@ -54,9 +55,11 @@ def head_of(task: str, labels: Sequence[str | None]) -> Head:
 
 def reader_of(bundle: Bundle) -> Reader:
     """The pipeline of a model that reads a text by the light of its title or of a question."""
-    model, pieces = bundle.model, bundle.tokeniser
+    model: Any = bundle.model
+    pieces: Any = bundle.tokeniser
     settings = from_dict(ReadSettings, bundle.pipeline)
-    return Reader(model, pieces, head_of(bundle.task, bundle.labels), settings)  # type: ignore[arg-type]
+    seen = seen_by(model.reader) if bundle.common else None
+    return Reader(model, pieces, head_of(bundle.task, bundle.labels), settings, seen=seen)
 
 
 TAGGERS: dict[str, Callable[[Bundle], Any]] = {

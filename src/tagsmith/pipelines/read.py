@@ -19,6 +19,7 @@ from tagsmith.data.windows import Pair, Window, WindowSettings, windows
 from tagsmith.errors import ConfigError
 from tagsmith.models.hypernet import Hypernet
 from tagsmith.pipelines.run import CHUNK, run
+from tagsmith.pipelines.seen import Seen
 from tagsmith.records import Answers, Document, Labelled, Labels, Post, Question, Tags
 from tagsmith.text.pieces import Pieces
 
@@ -84,6 +85,7 @@ class Reader:
         settings: ReadSettings,
         *,
         memory: dict[Any, list[Window]] | None = None,  # windows of items that are read again and again
+        seen: Seen | None = None,  # where its Transformer is another model's too
     ) -> None:
         self.model = model
         self.pieces = pieces
@@ -91,6 +93,7 @@ class Reader:
         self.settings = settings
         self.task: str = model.config.asked
         self.memory = memory
+        self.seen = seen
 
     @property
     def reads(self) -> str:
@@ -224,8 +227,10 @@ class _WindowRun:
     @torch.inference_mode()
     def forward(self, ready: Sequence[Window]) -> list[Any]:
         reader = self.reader
-        scores = reader.model(collated([one.example for one in ready]).to(self.device)).scores
-        return reader.head.raws(reader.model, scores, ready, reader.settings)
+        batch = collated([one.example for one in ready]).to(self.device)
+        if reader.seen is not None:
+            batch = reader.seen.filled(reader.model, batch, [tuple(one.example.ids) for one in ready])
+        return reader.head.raws(reader.model, reader.model(batch).scores, ready, reader.settings)
 
     def finish(self, some: Sequence[Window], raws: Sequence[Any | None]) -> list[Any]:
         return list(raws)
