@@ -10,9 +10,10 @@ from torch.testing import assert_close
 from tagsmith.bundle import pack, unpack
 from tagsmith.data.batches import BatchSettings
 from tagsmith.data.reading import Example, ReadBatches, Reading, collated
-from tagsmith.errors import TrainError
+from tagsmith.errors import ConfigError, TrainError
 from tagsmith.models import find_model
 from tagsmith.models.hypernet import Hypernet, HypernetConfig, pooled
+from tagsmith.train.optimiser import weight_groups
 
 SIZES = {"width": 16, "heads": 2, "inner": 32, "reader_layers": 1, "hidden": 8, "code": 3, "longest": 64}
 ASKED = ("classify", "answer", "extract")
@@ -109,6 +110,57 @@ def test_a_code_is_as_large_for_any_title(monkeypatch):
             model(collated(examples("classify")))
     for codes in seen:
         assert_close(codes.square().mean(-1), torch.ones(6), atol=0.1, rtol=0.0)
+
+
+def test_a_code_may_be_smaller():
+    split = build().split(collated(examples("classify")))
+    assert_close(build(code_scale=0.25).body.codes(split), 0.25 * build().body.codes(split))
+    paper, other = (build(constant=False, code_scale=scale, code_dropout=0.9).train() for scale in (1.0, 0.25))
+    assert_close(paper.body.codes(split), other.body.codes(split))  # as its equations have it
+
+
+def test_in_training_some_texts_are_read_without_their_code():
+    model, split = build(code_dropout=0.5), build().split(collated(examples("classify", count=60)))
+    always = model.body.codes(split)
+    assert_close(always, build().body.codes(split))
+    torch.manual_seed(1)
+    found = model.train().body.codes(split)
+    heard = found.abs().sum(-1) > 0
+    assert 15 < heard.sum() < 45
+    assert_close(found[heard], always[heard])
+    states, _ = model.body.eval()(split)
+    assert not torch.allclose(states, build(code_scale=1e-9).body(split)[0])
+
+
+def test_what_makes_the_code_may_learn_more_slowly():
+    model = build()
+    groups = weight_groups(model, 0.1, {"sum_up": 0.1, "code": 0.1})
+    slow = {id(weight) for group in groups if group["factor"] == 0.1 for weight in group["params"]}
+    assert slow == {id(weight) for part in (model.body.sum_up, model.body.code) for weight in part.parameters()}
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize("wrong", [{"code_scale": 0.0}, {"code_dropout": 1.0}, {"code_dropout": -0.1}])
+def test_codes_of_no_size_or_never_heard_are_refused(wrong):
+    with pytest.raises(ConfigError, match="code_scale must be above 0 and code_dropout"):
+        build(**wrong)
+
+
+def test_with_no_code_the_body_is_read_as_by_an_ordinary_lstm():
+    """The constant part alone is the body that the written one is compared with."""
+    model, plain = build(asked="extract"), build(asked="extract", body="bilstm")
+    with torch.no_grad():
+        for written, usual in zip(model.body.read, (plain.body.read.ahead, plain.body.read.back), strict=True):
+            for part in (written.recurrent, written.inward, written.bias):
+                part.weight.zero_()
+            usual.weight_hh_l0.copy_(written.recurrent.bias.view_as(usual.weight_hh_l0))
+            usual.weight_ih_l0.copy_(written.inward.bias.view_as(usual.weight_ih_l0))
+            usual.bias_ih_l0.copy_(written.bias.bias)
+            usual.bias_hh_l0.zero_()
+    split = model.split(collated(examples("extract")))
+    seen, expected = model.body(split)[0], plain.body(split)[0]
+    for row, length in enumerate(split.body_lengths.tolist()):
+        assert_close(seen[row, :length], expected[row, :length], atol=1e-5, rtol=1e-5)
 
 
 def test_both_ways_are_two_written_lstms():

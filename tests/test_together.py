@@ -132,7 +132,7 @@ def test_every_part_is_seen_as_often_as_its_epochs_say():
 
 def test_the_reader_may_learn_more_slowly():
     model = torch.nn.ModuleDict({"reader": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 2)})
-    groups = weight_groups(model, 0.1, 0.5)
+    groups = weight_groups(model, 0.1, {"reader": 0.5, "sum_up": 0.2})
     assert [(len(one["params"]), one["weight_decay"], one["factor"]) for one in groups] == [
         *[(1, 0.1, 1.0), (1, 0.0, 1.0)],
         *[(1, 0.1, 0.5), (1, 0.0, 0.5)],

@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from tagsmith.config import check_positive
 from tagsmith.data.reading import ReadBatch
+from tagsmith.errors import ConfigError
 from tagsmith.nn.attention import Attention
 from tagsmith.nn.crf import CRF
 from tagsmith.nn.embed import PlacedEmbedding, TokenEmbedding
@@ -49,6 +50,8 @@ class HypernetConfig:
     hidden: int = 512  # paper: N_h, and the hyper encoding layer's
     code: int = 16  # paper: N_z
     constant: bool = True  # False: the paper's, no part of the weights is the same for all texts
+    code_scale: float = 1.0  # beside a constant part: how large the entries of a code are
+    code_dropout: float = 0.0  # beside a constant part: share of texts that are read without their code in training
     ways: Literal["ahead", "both"] = "both"  # the body is read by one written LSTM (the paper), or from both sides
     freeze: bool = False  # the Transformer stays as it is
     width: int = 384
@@ -63,6 +66,9 @@ class HypernetConfig:
 
     def __post_init__(self) -> None:
         check_positive(self, "vocab", "labels", "hidden", "code", "width", "heads", "inner", "reader_layers", "longest")
+        if self.code_scale <= 0 or not 0 <= self.code_dropout < 1:
+            given = f"{self.code_scale} and {self.code_dropout}"
+            raise ConfigError(f"code_scale must be above 0 and code_dropout at least 0 and below 1, not {given}")
 
 
 class HypernetOutput(NamedTuple):
@@ -95,16 +101,24 @@ class HyperBody(nn.Module):
         self.sum_up = nn.LSTM(config.width, config.hidden, batch_first=True)
         self.code = nn.Linear(config.hidden, config.code)
         self.even = nn.LayerNorm(config.code, elementwise_affine=False) if config.constant else nn.Identity()
+        self.scale, self.unheard = (config.code_scale, config.code_dropout) if config.constant else (1.0, 0.0)
         self.read = nn.ModuleList(
             HyperLSTM(config.width, config.hidden, config.code, constant=config.constant) for _ in range(ways)
         )
 
     def forward(self, given: Split) -> tuple[Tensor, Tensor]:
         """-> states (batch, body, ways * hidden), paper: H^S, and the whole (batch, ways * hidden)"""
-        summed, _ = self.sum_up(given.meta)
-        codes = self.even(self.code(pooled(summed, given.meta_lengths, "last")))  # paper: z
+        codes = self.codes(given)
         states = self._both(given, codes) if len(self.read) == 2 else self.read[0](given.body, codes)
         return states, pooled(states, given.body_lengths, self.pool)
+
+    def codes(self, given: Split) -> Tensor:
+        """What the meta-texts come down to, paper: z.  -> (batch, code)"""
+        summed, _ = self.sum_up(given.meta)
+        codes = self.scale * self.even(self.code(pooled(summed, given.meta_lengths, "last")))
+        if self.training and self.unheard:
+            codes = codes * (torch.rand(len(codes), 1, device=codes.device) >= self.unheard)
+        return codes
 
     def _both(self, given: Split, codes: Tensor) -> Tensor:
         """Forward and backward as texts of one batch: on a GPU, twice as many take hardly longer."""

@@ -38,6 +38,7 @@ class TrainSettings:
     schedule: Schedule = "cosine"
     warmup: float = 0.04  # share of all steps
     reader_rate: float = 1.0  # factor on the learning rate of a reader that was trained before
+    code_rate: float = 1.0  # and on that of what makes a code of a title
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
@@ -135,7 +136,7 @@ class _Run:
             settings.optimiser,
             weight_decay=settings.weight_decay,
             betas=settings.betas,
-            reader_rate=settings.reader_rate,
+            rates={"reader": settings.reader_rate, "sum_up": settings.code_rate, "code": settings.code_rate},
         )
         self.best: dict[str, Tensor] = {}  # the best weights of a run without checkpoints
         self.per_epoch = self.batches.steps(0)

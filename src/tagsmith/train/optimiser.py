@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -11,10 +13,15 @@ Kind = Literal["adamw", "nesterov"]
 
 
 def make_optimiser(
-    model: nn.Module, kind: Kind, *, weight_decay: float, betas: tuple[float, float], reader_rate: float = 1.0
+    model: nn.Module,
+    kind: Kind,
+    *,
+    weight_decay: float,
+    betas: tuple[float, float],
+    rates: Mapping[str, float] | None = None,
 ) -> torch.optim.Optimizer:
     """AdamW, or steepest descent with Nesterov's momentum (`betas[0]`); the learning rate is set before each step."""
-    groups = weight_groups(model, weight_decay, reader_rate)
+    groups = weight_groups(model, weight_decay, rates)
     made: Any
     if kind == "adamw":
         made = torch.optim.AdamW(groups, lr=0.0, betas=betas, fused=True)
@@ -41,20 +48,17 @@ def reset_momentum(optimiser: torch.optim.Optimizer) -> None:
             state["momentum_buffer"].zero_()
 
 
-def weight_groups(model: nn.Module, decay: float, reader_rate: float = 1.0) -> list[dict[str, Any]]:
-    """Matrices decay, biases and norms do not; what is not trained is left alone. A `reader` may have a rate apart."""
-    trained = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
-    apart = [reader_rate != 1.0 and "reader" in name.split(".") for name, _ in trained]
+def weight_groups(model: nn.Module, decay: float, rates: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
+    """Matrices decay, biases and norms do not; what is not trained is left alone.
+
+    `rates` are factors on the learning rate of all parts of such a name.
+    """
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            named = ((rates or {}).get(part, 1.0) for part in set(name.split(".")))
+            groups.setdefault((math.prod(named), weight.dim() <= 1), []).append(weight)
     return [
-        {
-            "params": [
-                weight
-                for (_, weight), mine in zip(trained, apart, strict=True)
-                if mine == slow and (weight.dim() > 1) == matrix
-            ],
-            "weight_decay": decay if matrix else 0.0,
-            "factor": reader_rate if slow else 1.0,
-        }
-        for slow in sorted(set(apart))
-        for matrix in (True, False)
+        {"params": groups[factor, vector], "weight_decay": 0.0 if vector else decay, "factor": factor}
+        for factor, vector in sorted(groups, key=lambda one: (-one[0], one[1]))
     ]
