@@ -252,7 +252,7 @@ def nothing_runs(monkeypatch):
         ),
         (
             "no-such-model",
-            "keybert, hashtag-en, hashtag-zh, keyphrase-en, tags-en, or the folder of a model you trained",
+            "keybert, extract-en, hashtag-en, hashtag-zh, keyphrase-en, tags-en, or the folder of a model you trained",
         ),
         ("tfidf,textrank,tfidf", "'tfidf' is named twice; name each system once"),
         (" , ", "--models takes names with commas between"),
