@@ -93,8 +93,9 @@ ABOUT = {
         "arXiv. It shares the backbone of `extract-en`, which lies beside it.",
         "data": "22,000 posts of reddit-top-2.5-million (public domain) and 19,000 arXiv abstracts (metadata: CC0).",
         "recipe": "recipes/reader/reader-en.toml",
-        "limits": "A text of another kind still gets one of these labels; its score tells little then. Train your own "
-        "labels with `tagsmith train --task classify`.",
+        "limits": "A text of another kind still gets one of these labels; its score tells little then. A linear model "
+        "on n-grams, trained on one of the two sets, is as good on Reddit's and two points better on arXiv's. Train "
+        "your own labels with `tagsmith train --task classify`.",
     },
     "answer-en": {
         "text": "Answers to English questions: the piece of the passage that answers, or none. It shares the backbone "
@@ -109,7 +110,8 @@ ABOUT = {
         "data": "9,000 headlines with keywords of TNEWS, whose terms allow research; the weights are meant for trying "
         "out: ask before you build a product on them. Begun with ERNIE 3.0 nano (Apache-2.0).",
         "recipe": "recipes/reader/topic-zh.toml",
-        "limits": "News sections alone. The sections overlap (finance and technology, travel and culture).",
+        "limits": "News sections alone, and they overlap (finance and technology, travel and culture). A linear model "
+        "on n-grams is 1.5 points better.",
     },
     "reply-en": {
         "text": "Replies to English posts: several different ones, each with a score.",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import tagsmith
 from tagsmith.bundle import load_bundle
+from tagsmith.data.reading import Example, collated
 from tagsmith.pipelines.load import head_of, reader_of
 from tagsmith.pipelines.read import Reader
 from tagsmith.pipelines.seen import Seen
@@ -51,11 +55,28 @@ def test_a_bundle_by_itself_remembers_nothing(classify_bundle):
 def test_the_oldest_are_forgotten():
     seen = Seen(most=10)
     for number in range(5):
-        seen._keep((number,) * 4, torch.zeros(4, 2))
+        seen.keep((number,) * 4, torch.zeros(4, 2))
     assert list(seen.kept) == [(3,) * 4, (4,) * 4]
     assert seen.tokens == 8
-    seen._keep((3,) * 4, torch.zeros(4, 2))
-    seen._keep((5,) * 4, torch.zeros(4, 2))
+    seen.keep((3,) * 4, torch.zeros(4, 2))
+    seen.keep((5,) * 4, torch.zeros(4, 2))
     assert list(seen.kept) == [(3,) * 4, (5,) * 4]
-    seen._keep((6,) * 11, torch.zeros(11, 2))
-    assert seen.tokens == 8
+    seen.keep((6,) * 11, torch.zeros(11, 2))  # more than may be kept
+    assert seen.tokens == len(seen.kept) == 0
+
+
+def test_many_threads_may_ask():
+    class Model:
+        def reader(self, ids, same, lengths):
+            return SimpleNamespace(states=ids[:, :, None].float())
+
+    def ask(number):
+        texts = [(number % 5, one) for one in range(4)]
+        ids = torch.tensor([[*text, 0] for text in texts])
+        batch = collated([Example(list(text), 1, [1]) for text in texts])._replace(ids=ids)
+        return seen.filled(Model(), batch, texts).states[:, :2, 0].tolist() == [list(text) for text in texts]
+
+    seen = Seen(most=12)  # less than what is asked for
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(200)))
+    assert seen.tokens == sum(map(len, seen.kept)) <= 12

@@ -101,11 +101,11 @@ def load_tagger(name: str | Path) -> Any:
 
 def tagger_of(bundle: Bundle) -> Any:
     """The tagger of a loaded bundle."""
-    if bundle.task in READERS and bundle.task not in TAGGERS:
+    if bundle.task in TAGGERS:
+        return TAGGERS[bundle.task](bundle)
+    if bundle.task in READERS:
         raise BundleError(f"{bundle.name} was trained to {bundle.task}; use `tagsmith {bundle.task}` with it")
-    if bundle.task not in TAGGERS:
-        raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")
-    return TAGGERS[bundle.task](bundle)
+    raise BundleError(f"{bundle.name} is for the task {bundle.task!r} and does not tag; take another model")
 
 
 def load_replier(name: str | Path) -> Replier:

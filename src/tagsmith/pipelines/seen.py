@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,29 +18,30 @@ Ids = tuple[int, ...]
 
 
 class Seen:
-    """The states of texts that were read, the latest of them."""
+    """The states of texts that were read, the latest of them; any thread may ask."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self.kept: OrderedDict[Ids, Tensor] = OrderedDict()  # (tokens, width) each
         self.tokens = 0
+        self.lock = Lock()
 
     def filled(self, model: Any, batch: ReadBatch, texts: Sequence[Ids]) -> ReadBatch:
         """The batch with its states; only the texts that are not known are read."""
-        found = [self.kept.get(text) for text in texts]
-        if fresh := [place for place, states in enumerate(found) if states is None]:
+        with self.lock:
+            found = {text: self.kept[text] for text in texts if text in self.kept}
+        if fresh := [place for place, text in enumerate(texts) if text not in found]:
             ids, lengths = batch.ids[fresh], batch.lengths[fresh]
             for place, states in zip(fresh, model.reader(ids, ids, lengths).states, strict=True):
-                found[place] = states[: len(texts[place])].clone()
-        for text, states in zip(texts, found, strict=True):
-            self._keep(text, states)
-        states = pad_sequence([one for one in found if one is not None], batch_first=True)
-        return batch._replace(states=nn.functional.pad(states, (0, 0, 0, batch.ids.shape[1] - states.shape[1])))
+                found[texts[place]] = states[: len(texts[place])].clone()
+        with self.lock:
+            for text, states in found.items():
+                self.keep(text, states)
+        made = pad_sequence([found[text] for text in texts], batch_first=True)
+        return batch._replace(states=nn.functional.pad(made, (0, 0, 0, batch.ids.shape[1] - made.shape[1])))
 
-    def _keep(self, text: Ids, states: Tensor | None) -> None:
+    def keep(self, text: Ids, states: Tensor) -> None:
         """As the latest; the oldest go when there are too many."""
-        if states is None or len(text) > self.most:
-            return
         self.tokens += len(text) if text not in self.kept else 0
         self.kept[text] = states
         self.kept.move_to_end(text)
