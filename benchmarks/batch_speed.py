@@ -1,8 +1,9 @@
 """Rows per second of `tagsmith batch` with one and two workers, on processes and on Ray, in one run on the same posts.
 
     python benchmarks/batch_speed.py POSTS [--model hashtag-en] [--parts 2] [--part-rows 1024] [--rounds 3]
+    python benchmarks/batch_speed.py POSTS --gpu 1 2 4 [--part-rows 8192]    # workers that share a GPU instead
 
-It writes benchmarks/results/batch_speed.json, and the part of docs/scale.md that tells these numbers.
+It writes benchmarks/results/batch_speed.json (batch_gpu.json), and the part of docs/scale.md that tells these numbers.
 
 Each round every engine answers the same posts in turn, so that a busy machine slows all alike; ratios are taken within
 a round, and the figures are medians over the rounds. A worker's first part, in which it is still warming up, does not
@@ -38,6 +39,7 @@ DAY = 86_400
 POSTS_A_DAY = 500_000_000
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "batch_speed.json"
+ON_GPU = RESULTS.with_name("batch_gpu.json")
 PAGE = ROOT / "docs" / "scale.md"
 BEGIN, END = "<!-- measured by benchmarks/batch_speed.py -->", "<!-- end of what was measured -->"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -108,8 +110,8 @@ def measure(engine: str, workers: int, job: Job) -> dict[str, float]:
     found: dict[str, float] = {}
 
     def begin(job: Job) -> tuple[Team, int]:
-        if engine == "local":
-            return LocalTeam(Setup.of(job, gpu=False)), workers
+        if engine in ("local", "gpu"):
+            return LocalTeam(Setup.of(job, gpu=engine == "gpu")), workers
         from tagsmith.cluster.on_ray import RayTeam
 
         return RayTeam(Setup.of(job, gpu=False)), workers
@@ -157,6 +159,23 @@ def a_day(rows_per_second: float) -> dict[str, float]:
     }
 
 
+def told_of_gpu(result: dict[str, Any]) -> list[str]:
+    """What the workers on a GPU did, and what a day takes with such ones."""
+    best = max(result["median"], key=lambda name: result["median"][name]["rows_per_second"])
+    rate = result["median"][best]["rows_per_second"]
+    shown = ", ".join(f"{name.split()[1]}: {one['rows_per_second']:,.0f}" for name, one in result["median"].items())
+    return [
+        "",
+        f"On a GPU ({result['gpu']}), rows a second by the number of workers that share it",
+        f"(`batch_speed.py POSTS --gpu {' '.join(name.split()[1] for name in result['median'])} "
+        f"--part-rows {result['part_rows']} --rounds {result['rounds']}`): {shown}.",
+        "Text work is done by the workers, on a core each.",
+        "",
+        f"- {POSTS_A_DAY:,} / {rate:,.0f} / 3,600 = {POSTS_A_DAY / rate / 3600:,.1f} hours of one such GPU a day, "
+        f"{POSTS_A_DAY / DAY / rate:.2f} of them all day",
+    ]
+
+
 def beside(result: dict[str, Any], name: str) -> float:
     """The share of a job's CPU time that is not the model's."""
     one = result["median"][name]
@@ -197,6 +216,8 @@ def told(result: dict[str, Any]) -> str:
         f"{day['hours_on_64_cores']} hours on 64 cores",
         f"- one process reads and cuts {reader:,.0f} rows per CPU-second: what {reader / rate:,.0f} such cores answer",
     ]
+    if ON_GPU.exists():
+        lines += told_of_gpu(json.loads(ON_GPU.read_text(encoding="utf-8")))
     return "\n".join(lines)
 
 
@@ -212,8 +233,10 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=2, help="of each worker, beside its first")
     parser.add_argument("--part-rows", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gpu", type=int, nargs="+", metavar="WORKERS", help="workers that share a GPU")
     args = parser.parse_args()
     cases = [(engine, workers) for engine in ("local", "ray") for workers in (1, 2)]
+    cases = [("gpu", workers) for workers in args.gpu] if args.gpu else cases
     rounds: list[dict[str, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(args.rounds):
@@ -221,7 +244,8 @@ def main() -> None:
             for engine, workers in cases:
                 path = Path(folder) / f"{workers}.jsonl"
                 write_posts(args.file, path, workers * (args.parts + 1) * args.part_rows)
-                job = make_job(path, Ask(args.model), part_rows=args.part_rows)
+                written = "jsonl" if args.gpu else "parquet"
+                job = make_job(path, Ask(args.model), part_rows=args.part_rows, format=written)
                 found[f"{engine} {workers}"] = measure(engine, workers, job)
                 print(f"{engine} {workers}", found[f"{engine} {workers}"], flush=True)
             rounds.append(found)
@@ -237,6 +261,16 @@ def main() -> None:
             name: {key: round(statistics.median(one[name][key] for one in rounds), 1) for key in rounds[0][name]}
             for name in names
         },
+    }
+    if args.gpu:
+        import torch
+
+        text = json.dumps({**result, "gpu": torch.cuda.get_device_name()}, indent=1)
+        ON_GPU.write_text(text + "\n", encoding="utf-8")
+        print(text)
+        fill_page(PAGE, told(json.loads(RESULTS.read_text(encoding="utf-8"))))
+        return
+    result |= {
         "ratio_in_a_round": {
             f"{name} / local 1": {
                 key: round(statistics.median(one[name][key] / one["local 1"][key] for one in rounds), 3)

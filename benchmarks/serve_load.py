@@ -53,8 +53,9 @@ class Connection:
         self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, text: str) -> int:
-        """Ask for the tags of one post; returns the status."""
-        if self.streams is None:
+        """Ask for the tags of one post; returns the status. A connection that the service found idle is made anew."""
+        if self.streams is None or self.streams[0].at_eof():
+            self.close()
             self.streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self.streams
         body = json.dumps({"inputs": text}).encode()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy, linear
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -296,6 +297,25 @@ def test_a_recurrent_encoder_ignores_padding(cell):
     alone, last_alone = encoder(vectors[1:2, :2], lengths[1:2])
     assert_close(alone[0], states[1, :2])
     assert_close(last_alone[0], last[1])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_recurrent_encoder_is_torchs_own_of_packed_rows(cell):
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(4, 3, layers=2, cell=cell).eval()
+    twin = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](4, 3, 2, batch_first=True, bidirectional=True)
+    own = dict(encoder.named_parameters())
+    with torch.no_grad():
+        for name, weight in twin.named_parameters():
+            kind, layer = name.removesuffix("_reverse").rsplit("_l", 1)
+            way = "back" if name.endswith("_reverse") else "ahead"
+            weight.copy_(own[f"layers.{layer}.{way}.{kind}_l0"])
+    vectors, lengths = random(3, 5, 4), torch.tensor([5, 2, 4])
+    packed, last = twin(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))
+    states, ends = encoder(vectors, lengths)
+    assert_close(states, pad_packed_sequence(packed, batch_first=True)[0])
+    both = last if cell == "gru" else last[0]
+    assert_close(ends, torch.cat([both[-2], both[-1]], dim=-1))
 
 
 def test_a_recurrent_decoder_steps_as_it_runs():

@@ -38,3 +38,11 @@ def test_filling_the_page_again_changes_nothing_else(tmp_path):
 def test_the_arithmetic_of_a_day():
     day = script().a_day(100.0)
     assert (day["posts_per_second"], day["cores_all_day"], day["core_hours"]) == (5787, 57.9, 1389)
+
+
+def test_what_a_gpu_did_is_told_with_its_day():
+    median = {f"gpu {workers}": {"rows_per_second": rate} for workers, rate in ((1, 1000.0), (2, 2500.0), (4, 2000.0))}
+    text = "\n".join(script().told_of_gpu({"gpu": "H200", "part_rows": 64, "rounds": 2, "median": median}))
+    assert "On a GPU (H200)" in text
+    assert "--gpu 1 2 4 --part-rows 64 --rounds 2`): 1: 1,000, 2: 2,500, 4: 2,000." in text
+    assert "500,000,000 / 2,500 / 3,600 = 55.6 hours of one such GPU a day, 2.31 of them all day" in text

@@ -68,7 +68,7 @@ def index(rank_bundle, tmp_path_factory) -> PostIndex:
 
 @pytest.fixture(scope="module")
 def client(pipelines, index):
-    with serving(pipelines, index=index) as (client, _):
+    with serving(pipelines, index=index, passes=3) as (client, _):
         yield client
 
 
@@ -187,6 +187,21 @@ def test_many_clients_share_passes_and_get_what_they_would_get_alone(client, pip
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda text: ask(client, "/tag", text).json(), TEXTS))
     assert near(found, alone)
+
+
+def test_all_models_at_once_answer_as_one_by_one(client):
+    rows = {
+        "/classify": sample_labelled()[:6],
+        "/answer": [{name: row[name] for name in ("question", "context")} for row in sample_questions()[:6]],
+        "/extract": [row["abstract"] for row in sample_documents()[:6]],
+        "/embed": TEXTS[:6],
+        "/tag": TEXTS[:6],
+    }
+    asked = [(route, row) for place in range(6) for route, some in rows.items() for row in some[place : place + 1]]
+    alone = [ask(client, route, row).json() for route, row in asked]
+    with ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(lambda one: ask(client, *one).json(), asked * 2))
+    assert near(found, alone * 2)
 
 
 def test_texts_that_wait_are_answered_together_and_those_with_other_parameters_are_not(told):

@@ -86,6 +86,17 @@ def test_the_group_that_waited_longest_goes_first_and_shapes_do_not_mix():
     assert [names(waiting.take(9.0)) for _ in range(3)] == [["early"], ["other"], ["late"]]
 
 
+def test_many_texts_go_before_few_but_nobody_starves():
+    waiting = Waiting(tokens=1000, wait=1.0)
+    waiting.add(TWO, piece("lone", 1.0))
+    for number in range(3):
+        waiting.add(ONE, piece(str(number), 3.0))
+    assert names(waiting.take(9.0)) == ["0", "1", "2"]  # 18 seconds together, against 8
+    for number in range(3):
+        waiting.add(ONE, piece(str(number), 9.0))
+    assert names(waiting.take(10.5)) == ["lone"]  # 9.5 against 4.5
+
+
 def test_texts_of_a_request_that_is_over_are_not_read():
     waiting = Waiting(tokens=100, wait=0.0)
     waiting.add(ONE, piece("gone", 1.0, dropped=True))

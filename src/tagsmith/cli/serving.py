@@ -25,7 +25,9 @@ def serve(  # noqa: PLR0913 - one for each option
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     index: Annotated[str | None, typer.Option(help="An index of posts, for /nearest and the page.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the arithmetic; default: the cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Passes at a time, a core each; default: the cores.")
+    ] = None,
     token: Annotated[
         str | None, typer.Option(envvar="TAGSMITH_TOKEN", help="Answer only who sends it; better in the environment.")
     ] = None,
@@ -69,11 +71,11 @@ def _serve(
         from tagsmith.service import create_app
         from tagsmith.service.served import all_shipped, load_pipelines
 
-        if threads is not None:
-            torch.set_num_threads(threads)
+        passes = 1 if torch.cuda.is_available() else threads or torch.get_num_threads()
+        torch.set_num_threads(1)  # of each pass
         pipelines: dict[str, Any] = load_pipelines(all_shipped() if names is None else names)
         posts = None if index is None else open_index(index)
-        app = create_app(pipelines, limits=limits, token=token, index=posts)
+        app = create_app(pipelines, limits=limits, token=token, index=posts, passes=passes)
         url = url_of(bound)
 
         def ready() -> None:

@@ -6,29 +6,10 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tagsmith.nn.masks import padding
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
-
-
-class RecurrentEncoder(nn.Module):
-    """Read both ways.  (batch, source, width) -> states (batch, source, 2 * hidden), last (batch, 2 * hidden)"""
-
-    def __init__(
-        self, width: int, hidden: int, *, layers: int = 1, dropout: float = 0.0, cell: Literal["gru", "lstm"] = "gru"
-    ) -> None:
-        super().__init__()
-        between = dropout if layers > 1 else 0.0
-        self.read = CELLS[cell](width, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-
-    def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, last = self.read(packed)
-        states, _ = pad_packed_sequence(out, batch_first=True, total_length=vectors.shape[1])
-        ends = last[0] if isinstance(last, tuple) else last  # (2 * layers, batch, hidden)
-        return states, torch.cat([ends[-2], ends[-1]], dim=-1)
 
 
 class BothWays(nn.Module):
@@ -70,6 +51,32 @@ class TwoWays(nn.Module):
         ahead, _ = self.ahead(vectors)
         back, _ = self.back(turned(vectors, lengths))
         return torch.cat([ahead, turned(back, lengths)], dim=-1)
+
+
+class RecurrentEncoder(nn.Module):
+    """Read both ways.  (batch, source, width) -> states (batch, source, 2 * hidden), last (batch, 2 * hidden)
+
+    States behind a row's end are zero.
+    """
+
+    def __init__(
+        self, width: int, hidden: int, *, layers: int = 1, dropout: float = 0.0, cell: Literal["gru", "lstm"] = "gru"
+    ) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.layers = nn.ModuleList(
+            TwoWays(2 * hidden if number else width, hidden, cell=cell) for number in range(layers)
+        )
+        self.between = nn.Dropout(dropout)
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        states = vectors
+        for number, layer in enumerate(self.layers):
+            states = layer(self.between(states) if number else states, lengths)
+        states = states * padding(lengths, states.shape[1])[:, 0, :, None]
+        rows = torch.arange(len(states), device=states.device)
+        ahead = states[rows, (lengths - 1).clamp(min=0), : self.hidden]
+        return states, torch.cat([ahead, states[:, 0, self.hidden :]], dim=-1)
 
 
 def turned(vectors: Tensor, lengths: Tensor) -> Tensor:

@@ -34,14 +34,19 @@ Answer = Callable[[Mapping[str, Any]], Awaitable[tuple[Any, Result]]]
 
 
 def create_app(
-    pipelines: Mapping[str, Any], *, limits: Limits | None = None, token: str | None = None, index: Any = None
+    pipelines: Mapping[str, Any],
+    *,
+    limits: Limits | None = None,
+    token: str | None = None,
+    index: Any = None,
+    passes: int = 1,
 ) -> FastAPI:
     """The service of these pipelines, by name; with a `token` it answers only who knows it.
 
-    `index` is a `PostIndex` for /nearest.
+    `index` is a `PostIndex` for /nearest; `passes` run at a time, each with as many threads as torch is told.
     """
     metrics = Metrics()
-    engine = Engine(limits or Limits(), metrics)
+    engine = Engine(limits or Limits(), metrics, passes=passes)
     desk = Desk([served(name, pipeline) for name, pipeline in pipelines.items()], engine, index=index)
 
     @asynccontextmanager

@@ -1,7 +1,8 @@
-"""One thread for the models, a few for text work, and the event loop that asks them.
+"""Threads for the models, a few for text work, and the event loop that asks them.
 
-Text work (tokenising, spelling, placing) and model work overlap; passes of all models take turns on one thread, so
-that the threads of the arithmetic are as many as asked for and no more.
+Text work (tokenising, spelling, placing) and model work overlap. So many passes run at a time, each on a thread of its
+own, whichever models they are of: two passes of one arithmetic thread each answer half as many texts again as one pass
+of two, since little of a small model's work can be split.
 """
 
 from __future__ import annotations
@@ -48,14 +49,17 @@ class Job:
         self.raws: list[Any] = [None] * count
         self.left = 0
         self.dropped = False
+        self._lock = threading.Lock()  # its texts may be in several passes at a time
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
 
     def put(self, place: int, raw: Any) -> None:
-        """One more raw answer, from the model's thread."""
+        """One more raw answer, from a thread of the models."""
         self.raws[place] = raw
-        self.left -= 1
-        if not self.left:
+        with self._lock:
+            self.left -= 1
+            last = not self.left
+        if last:
             self._tell(None)
 
     def fail(self, problem: Exception) -> None:
@@ -74,38 +78,45 @@ class Job:
 class Engine:
     """Takes texts from any number of requests, answers them in shared passes."""
 
-    def __init__(self, limits: Limits, meter: Meter) -> None:
+    def __init__(self, limits: Limits, meter: Meter, *, passes: int = 1) -> None:
+        if passes < 1:
+            raise ValueError(f"at least one pass must run at a time, not {passes}")
         self.limits = limits
         self._meter = meter
         self._waiting = Waiting(tokens=limits.tokens, wait=limits.wait)
-        self._some = threading.Condition()  # guards `_waiting`, and tells the model's thread of any change
+        self._some = threading.Condition()  # guards `_waiting`, and tells the models' threads of any change
         self._closing = self._over = False
         self._pending = 0  # texts taken and not answered; only the event loop changes it
         self._idle = asyncio.Event()  # set while `_pending` is 0
         self._idle.set()
-        self._speed = 0.0  # texts a second, lately
+        self._speed = 0.0  # texts a second of one thread, lately
         self._text = ThreadPoolExecutor(TEXT_THREADS, thread_name_prefix="tagsmith-text")
-        self._thread = threading.Thread(target=self._work, name="tagsmith-model", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"tagsmith-model-{number}", daemon=True)
+            for number in range(passes)
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     async def close(self) -> None:
         """Take nothing more, answer what was taken, then stop."""
         with self._some:
             self._closing = True
-            self._some.notify()
+            self._some.notify_all()
         await self._idle.wait()
         with self._some:
             self._over = True
-            self._some.notify()
-        await asyncio.to_thread(self._thread.join)
+            self._some.notify_all()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
         self._text.shutdown()
 
     @property
     def trouble(self) -> str | None:
         """Why it takes no work just now, or None."""
-        if self._closing or not self._thread.is_alive():
+        if self._closing or not all(thread.is_alive() for thread in self._threads):
             return "the service is shutting down"
         if self._pending >= self.limits.queue:
             return f"the queue is full: {self._pending:,} texts wait"
@@ -142,12 +153,12 @@ class Engine:
         with self._some:
             for piece in pieces:
                 self._waiting.add(Group(lane, asked, job.stages.shape(piece.ready)), piece)
-            self._some.notify()
+            self._some.notify_all()
         await job.done
         return sum(piece.tokens for piece in pieces)
 
     async def _text_work(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Any:
-        """Beside the model's thread either way: here if it is little, else on a thread of its own."""
+        """Beside the models' threads either way: here if it is little, else on a thread of its own."""
         if len(items) <= FEW:
             return work(items, *more)
         return await asyncio.get_running_loop().run_in_executor(self._text, work, items, *more)
@@ -166,10 +177,11 @@ class Engine:
 
     def _retry_after(self) -> int:
         """Seconds until what waits now is answered, about."""
-        return min(60, max(1, math.ceil(self._pending / self._speed))) if self._speed else 1
+        speed = self._speed * len(self._threads)
+        return min(60, max(1, math.ceil(self._pending / speed))) if speed else 1
 
     def _work(self) -> None:
-        """The model's thread: pass after pass until all is over."""
+        """A thread of the models: pass after pass until all is over."""
         while (taken := self._next()) is not None:
             group, pieces = taken
             started = time.perf_counter()

@@ -1,8 +1,8 @@
 """Texts that wait for a pass of their model: who goes next, and with whom.
 
 Only texts of one pipeline, one set of parameters and one padded shape share a pass, so that a text's answer never
-depends on its neighbours. The group whose first text has waited longest goes next, so nobody starves, as soon as it is
-full, or nobody has joined it for a moment, or the model has been free for a few moments. Those who were just answered
+depends on its neighbours. The group whose texts have waited longest, all together, goes next: many before few, and yet
+nobody starves. It goes as soon as it is full, or nobody has joined it for a moment, or a thread has been free for a few. Those who were just answered
 often ask again at once: to let them join makes fuller passes, which is what a model is fast at.
 """
 
@@ -59,7 +59,7 @@ class Waiting:
         due = [group for group, pieces in self._groups.items() if hurry or self._due(pieces, free) <= now]
         if not due:
             return None
-        group = min(due, key=lambda one: self._groups[one][0].since)
+        group = max(due, key=lambda one: sum(now - piece.since for piece in self._groups[one]))
         pieces = self._groups[group]
         taken = [pieces.popleft() for _ in range(self._fitting(pieces))]
         if not pieces:
