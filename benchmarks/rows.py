@@ -166,5 +166,7 @@ def parse(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     add_arguments(commands.add_parser("run"))
-    commands.add_parser("show").add_argument("results", type=Path)
+    shown = commands.add_parser("show")
+    shown.add_argument("results", type=Path)
+    shown.add_argument("more", type=Path, nargs="?", help="results of another script that belong to them")
     return parser.parse_args()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from conftest import sample_labelled, write_rows
+from tagsmith.records import Pair
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -82,3 +85,48 @@ def test_rows_that_fail_do_not_end_the_others(reader_table, tmp_path, capfd):
     assert "broken: failed" in capfd.readouterr().out
     reader_table.side_by_side(work, [str(tmp_path / "late")], jobs=1, seconds=-1)
     assert not (tmp_path / "late").exists()
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import reply_relevance
+    import reply_table
+
+    return reply_table, reply_relevance
+
+
+def test_drawn_replies_are_shown_beside_searched_ones(scripts, tmp_path, capsys):
+    table, _ = scripts
+    scores = dict.fromkeys((*table.METRICS, "repetition_rate"), 0.25)
+    lines = [
+        {"row": "chat-en-lm", "way": "drawn", "n": 10, **scores, "copy_rate": 0.01, "dist2": 0.5},
+        {"row": "chat-en-lm", "way": "beam", "n": 10, **scores, "copy_rate": 0.04, "repetition_rate": 0.0},
+        {"row": "chat-en-s2s", "way": "drawn", "n": 10, **scores},
+    ]
+    near = [
+        {"row": "chat-en-lm", "way": way, "relevance": value, "chance": 0.1}
+        for way, value in (("drawn", 0.31), ("beam", 0.29))
+    ]
+    write_rows(tmp_path / "rows.jsonl", lines)
+    write_rows(tmp_path / "near.jsonl", near)
+    table.show(tmp_path / "rows.jsonl", tmp_path / "near.jsonl")
+    shown = capsys.readouterr().out
+    assert "| chat-en-lm | 0.310 | 0.290 | 0.100 | 0.500 | 0.250 | 1.273 (-0.14), 0.441 (+0.18) |" in shown
+    assert "| chat-en-lm | 4.0 | 1.0 | -75 % | 0.0 | 25.0 |" in shown
+    assert shown.count("chat-en-s2s") == 1  # never searched: in the first table alone
+
+
+def test_a_reply_is_as_relevant_as_its_nearest_reference(scripts, tmp_path):
+    _, relevance = scripts
+    turns = {"q1": 0.0, "a": 0.0, "far": 90.0, "q2": 180.0, "b": 60.0}
+    vectors = {
+        text: torch.tensor([math.cos(math.radians(turn)), math.sin(math.radians(turn))]) for text, turn in turns.items()
+    }
+    pairs = [Pair("q1", ("far", "a")), Pair("q2", ("far",))]
+    found = relevance.measure(pairs, ["b", ""], lambda texts: {text: vectors[text] for text in texts})
+    assert found["relevance"] == pytest.approx(math.cos(math.radians(30)) / 2)  # "far" is nearer; no reply counts 0
+    assert found["relevance_query"] == pytest.approx(math.cos(math.radians(60)) / 2)
+    assert found["chance"] == pytest.approx(math.cos(math.radians(30)) / 2)
+    write_rows(tmp_path / "said.jsonl", [{"replies": [{"text": "b"}]}, {"replies": []}, {"error": "x"}])
+    assert relevance.read_replies(tmp_path / "said.jsonl") == ["b", "", ""]

@@ -2,8 +2,9 @@
 
 Only texts of one pipeline, one set of parameters and one padded shape share a pass, so that a text's answer never
 depends on its neighbours. The group whose texts have waited longest, all together, goes next: many before few, and yet
-nobody starves. It goes as soon as it is full, or nobody has joined it for a moment, or a thread has been free for a few. Those who were just answered
-often ask again at once: to let them join makes fuller passes, which is what a model is fast at.
+nobody starves. It goes as soon as it is full, or nobody has joined it for a moment, or a thread has been free for a
+few. Those who were just answered often ask again at once: to let them join makes fuller passes, which is what a model
+is fast at.
 """
 
 from __future__ import annotations
