@@ -34,8 +34,9 @@ _LONGEST_ENTITY = 33
 
 _LINK_BODY = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9/_~=&%#@$*+\-]"  # ends before closing marks
 _NAME = f"[{EAST_ASIAN}][{EAST_ASIAN}A-Za-z0-9_]*+"
-# A knot: the longest run of address characters and Chinese names around an '@', decided as a whole.
-_KNOT = rf"[A-Za-z0-9_.%+\-]*+@(?:[A-Za-z0-9_.%+\-@]++|(?<=@){_NAME})*+"
+# A knot: the longest run of address characters and Chinese names around an '@', decided as a whole. Nothing follows it
+# in a pattern, so it need not be possessive; Python before 3.11.5 cuts such groups a letter short.
+_KNOT = rf"[A-Za-z0-9_.%+\-]*+@(?:[A-Za-z0-9_.%+\-@]++|(?<=@){_NAME})*"
 _MARKS = re.compile(
     r" {2,}+|\A | \Z"
     rf"|(?P<link>(?:[hH][tT][tT][pP][sS]?://|(?<![A-Za-z0-9_])[wW]{{3}}\.){_LINK_BODY})"
