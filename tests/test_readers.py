@@ -374,7 +374,8 @@ def test_reading_three_rows_reads_only_the_start_and_closes_the_file(tmp_path, m
     monkeypatch.setattr(readers, "open", lambda *_: handle, raising=False)
     stream = read_posts(path)
     assert [next(stream) for _ in range(3)] == [Post(row["text"], id=row["id"]) for row in rows[:3]]
-    assert handle.tell() <= max(131_072, path.stat().st_size // 10)
+    # a block of 128 KiB (gzip's since Python 3.13, behind a header of ten bytes), or a tenth of a larger file
+    assert handle.tell() <= max(131_072 + 10, path.stat().st_size // 10)
     assert not handle.closed
     stream.close()  # type: ignore[attr-defined]
     assert handle.closed

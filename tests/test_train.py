@@ -353,7 +353,7 @@ def test_too_many_steps_without_a_gradient_end_the_run(tmp_path):
         fit(Line(), Given(*points(float("nan"))), settings, tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, while it traces
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore:Guards may run slower")  # torch's, while it traces
 def test_compiled_parts_learn_the_same_and_are_plain_again_afterwards(batches, tmp_path, monkeypatch):
     compiled = []
 
