@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,22 @@ def check_search_alone(build: Build) -> None:
         assert alone.tokens[0, :, :length].tolist() == together.tokens[place, :, :length].tolist()
 
 
+def check_compiled(build: Build) -> None:
+    """What is worth compiling is traced whole, without a break, and then gives the same loss and gradients."""
+    plain, traced, batch = build().train(), build().train(), random_batch()
+    torch.compiler.reset()
+    for part in traced.repeated_parts():
+        part.compile(dynamic=True, fullgraph=True, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's own
+        losses = [model.loss(batch) for model in (plain, traced)]
+    assert_close(losses[1], losses[0])
+    for loss in losses:
+        loss.backward()
+    for own, other in zip(plain.parameters(), traced.parameters(), strict=True):
+        assert_close(other.grad, own.grad)
+
+
 def check_save(build: Build, folder: Path) -> None:
     """Saving and loading is exact; packing to int8 stays close."""
     model, other, batch = build(), build(), random_batch()
@@ -147,6 +164,7 @@ def check_save(build: Build, folder: Path) -> None:
 
 def check_all(build: Build, folder: Path) -> None:
     """The whole battery."""
-    for check in (check_padding, check_order, check_no_look_ahead, check_steps, check_search_alone, check_learns):
+    for check in (check_padding, check_order, check_no_look_ahead, check_steps, check_search_alone, check_compiled):
         check(build)
+    check_learns(build)
     check_save(build, folder)

@@ -325,16 +325,20 @@ def test_a_recurrent_decoder_steps_as_it_runs():
     outs, looks = decoder(vectors, last, memory, lengths)
     assert_close(looks.sum(-1), torch.ones(2, 3))
     assert looks[1, :, 2:].eq(0).all()
-    state, mask = decoder.start(last), padding(lengths, 4)[:, 0]
+    state, mask, keys = decoder.start(last), padding(lengths, 4), decoder.attention.remember(memory)
     for place in range(3):
-        out, weights, state = decoder.step(vectors[:, place], state, memory, mask)
+        out, weights, state = decoder.step(vectors[:, place], state, keys, memory, mask)
         assert_close(out, outs[:, place])
         assert_close(weights, looks[:, place])
 
 
 def test_additive_attention_has_the_right_gradient():
-    part, mask = shaken(AdditiveAttention(3, 4, 5)), torch.tensor([[True, True, False]])
-    check_gradient(part, lambda state, memory: part(state, memory, mask)[0], random(1, 3), random(1, 3, 4, seed=1))
+    part, mask = shaken(AdditiveAttention(3, 4, 5)), torch.tensor([[[True, True, False]]])
+
+    def contexts(states: Tensor, memory: Tensor) -> Tensor:
+        return part(states, part.remember(memory), memory, mask)[0]
+
+    check_gradient(part, contexts, random(1, 2, 3), random(1, 3, 4, seed=1))
 
 
 @pytest.mark.parametrize("extra", [0, 3])

@@ -108,11 +108,8 @@ class Keyphrase(nn.Module):
         return loss
 
     def repeated_parts(self) -> list[nn.Module]:
-        """What is worth compiling."""
-        parts: list[nn.Module] = []
-        for side in (self.reader, self.writer):
-            parts += list(getattr(getattr(side, "encoder", None) or getattr(side, "decoder", None), "layers", ()))
-        return parts
+        """What is worth compiling: a Transformer's layers; GRUs are fused already."""
+        return [part for part in self.modules() if isinstance(part, EncoderLayer | DecoderLayer)]
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
         """Read the documents."""

@@ -118,9 +118,10 @@ class NestedState(NamedTuple):
 
 
 class FlatState(NamedTuple):
-    """One GRU."""
+    """One GRU, and the documents as its attention sees them."""
 
     word: Tensor  # (batch, beam, hidden)
+    keys: Tensor  # (batch, source, hidden)
 
 
 class _GruWriter(nn.Module):
@@ -214,17 +215,19 @@ class FlatGru(_GruWriter):
 
     def start(self, memory: Memory) -> FlatState:
         """The GRU begins with the whole document."""
-        return FlatState(self.begin(memory.whole)[:, None])
+        return FlatState(self.begin(memory.whole)[:, None], self.attention.remember(memory.states))
 
     def step(self, tokens: Tensor, state: FlatState, memory: Memory) -> tuple[Tensor, Tensor, FlatState]:
         """One word more."""
         vectors = self.dropout(self.table(tokens))  # (batch, beam, width)
         word = _cell(self.word_cell, vectors, state.word)
-        beam = tokens.shape[1]
-        spread = [part.repeat_interleave(beam, 0) for part in (memory.states, memory.mask[:, 0])]
-        context, weights = self.attention(word.flatten(0, 1), *spread)
-        context, weights = (part.unflatten(0, (-1, beam)) for part in (context, weights))
-        return torch.cat([context, word, vectors], dim=-1), weights, FlatState(word)
+        context, weights = self.attention(word, state.keys, memory.states, memory.mask)
+        return torch.cat([context, word, vectors], dim=-1), weights, state._replace(word=word)
+
+    def reorder(self, state: FlatState, parents: Tensor) -> FlatState:
+        """Hypotheses change places, the documents do not."""
+        rows = torch.arange(len(parents), device=parents.device)[:, None]
+        return state._replace(word=state.word[rows, parents])
 
 
 def _cell(cell: nn.GRUCell, inputs: Tensor, hidden: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Packing:
 
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """`torch.nn.functional.linear`.  (..., inward), (outward, inward), (outward,) -> (..., outward)"""
-        if not torch.is_inference_mode_enabled() or not _packable(states, weight):
+        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled() or not _packable(states, weight):
             return linear(states, weight[: self.rows], bias)
         return torch.ops.mkldnn._linear_pointwise(states, self._packed(weight), bias, "none", [], "")
 

@@ -86,7 +86,10 @@ def turned(vectors: Tensor, lengths: Tensor) -> Tensor:
 
 
 class AdditiveAttention(nn.Module):
-    """Bahdanau's attention: a small network scores each memory place against the state."""
+    """Bahdanau's attention: a small network scores each memory place against the state.
+
+    The memory's share of it, `remember`, is the same at every step.
+    """
 
     def __init__(self, state: int, memory: int, hidden: int) -> None:
         super().__init__()
@@ -94,11 +97,19 @@ class AdditiveAttention(nn.Module):
         self.from_memory = nn.Linear(memory, hidden)
         self.score = nn.Linear(hidden, 1, bias=False)
 
-    def forward(self, state: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, state), (batch, key, memory), (batch, key) -> context (batch, memory), weights (batch, key)"""
-        mixed = torch.tanh(self.from_state(state)[:, None] + self.from_memory(memory))
+    def remember(self, memory: Tensor) -> Tensor:
+        """(batch, key, memory) -> keys (batch, key, hidden)"""
+        keys: Tensor = self.from_memory(memory)
+        return keys
+
+    def forward(self, states: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, beam, state), what was remembered of (batch, key, memory), and a mask (batch, 1, key)
+
+        -> contexts (batch, beam, memory), weights (batch, beam, key)
+        """
+        mixed = torch.tanh(self.from_state(states)[:, :, None] + keys[:, None])
         weights = self.score(mixed)[..., 0].masked_fill(~mask, -1e9).softmax(-1)
-        return (weights[:, None] @ memory)[:, 0], weights
+        return weights @ memory, weights
 
 
 class RecurrentState(NamedTuple):
@@ -123,20 +134,20 @@ class RecurrentDecoder(nn.Module):
         return RecurrentState(torch.tanh(self.begin(last)), torch.zeros_like(last))
 
     def step(
-        self, vector: Tensor, state: RecurrentState, memory: Tensor, mask: Tensor
+        self, vector: Tensor, state: RecurrentState, keys: Tensor, memory: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, RecurrentState]:
         """One token's vector (batch, width) -> read-out (batch, hidden), weights (batch, key), next state."""
         hidden = self.cell(torch.cat([vector, state.context], dim=-1), state.hidden)
-        context, weights = self.attention(hidden, memory, mask)
+        context, weights = (part[:, 0] for part in self.attention(hidden[:, None], keys, memory, mask))
         readout = torch.tanh(self.out(torch.cat([vector, hidden, context], dim=-1)))
         return readout, weights, RecurrentState(hidden, context)
 
     def forward(self, vectors: Tensor, last: Tensor, memory: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Whole targets (batch, target, width) -> read-outs (batch, target, hidden), weights (batch, target, key)"""
-        mask = padding(lengths, memory.shape[1])[:, 0]
+        mask, keys = padding(lengths, memory.shape[1]), self.attention.remember(memory)
         state, outs, looks = self.start(last), [], []
         for vector in vectors.unbind(1):
-            out, weights, state = self.step(vector, state, memory, mask)
+            out, weights, state = self.step(vector, state, keys, memory, mask)
             outs.append(out)
             looks.append(weights)
         return torch.stack(outs, 1), torch.stack(looks, 1)

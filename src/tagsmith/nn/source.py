@@ -66,53 +66,45 @@ class SourceLayer(nn.Module):
 
     def read(self, query: Tensor, mask: Tensor) -> tuple[Tensor, QueryView]:
         """(batch, query, width) -> the same, and what writing will look at"""
-        seen: list[KeysValues] = []
-
-        def back(states: Tensor) -> Tensor:
-            seen.append(self.look_back.remember(states))
-            return self.look_back(states, seen[0], mask)
-
-        looked = self.residuals[0](query, back)
-        out = self.residuals[-1](looked, self.forward_part)
+        first, *_, last = self.residuals
+        entered = first.enter(query)
+        past = self.look_back.remember(entered)
+        looked = first.leave(query, self.look_back(entered, past, mask))
+        out = last(looked, self.forward_part)
         source = None
         if self.source == "sublayer":
-            source = self.look_source.remember(self._as_memory(looked, 1))
+            source = self.look_source.remember(self.residuals[1].enter(looked))
         elif self.source == "shared_layer":
-            source = self.look_back.remember(self._as_memory(out, 0))
-        return out, QueryView(seen[0], source)
+            source = self.look_back.remember(first.enter(out))
+        return out, QueryView(past, source)
 
     def write(
         self, places: Tensor, past: KeysValues, mask: Tensor, source: KeysValues | None, source_mask: Tensor
     ) -> Written:
         """New places behind `past`, of as many rows; the memory of the second look may have fewer, one to a beam."""
-        seen: list[KeysValues] = []
-        asked: list[Tensor] = []
-
-        def back(states: Tensor) -> Tensor:
-            seen.append(past.extend(self.look_back.remember(states)))
-            return self.look_back(states, seen[0], mask)
-
-        def up(states: Tensor) -> Tensor:
-            assert source is not None
-            asked.append(states)
-            beams = states.reshape(source.keys.shape[0], -1, states.shape[-1])
-            return self.looking(beams, source, source_mask).reshape_as(states)
-
-        states = self.residuals[0](places, back)
+        first, *_, last = self.residuals
+        entered = first.enter(places)
+        past = past.extend(self.look_back.remember(entered))
+        states = first.leave(places, self.look_back(entered, past, mask))
+        asked = None
         if self.source == "sublayer":
-            states = self.residuals[1](states, up)
-        states = self.residuals[-1](states, self.forward_part)
+            states, asked = self._look_up(states, self.residuals[1], source, source_mask)
+        states = last(states, self.forward_part)
         if self.source == "shared_layer":
-            states = self.residuals[0](states, up)
-            states = self.residuals[-1](states, self.forward_part)
-        return Written(states, seen[0], asked[0] if asked else None)
+            states, asked = self._look_up(states, first, source, source_mask)
+            states = last(states, self.forward_part)
+        return Written(states, past, asked)
+
+    def _look_up(
+        self, states: Tensor, residual: Residual, source: KeysValues | None, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """States after the second look, and what asked there."""
+        assert source is not None
+        asked = residual.enter(states)
+        beams = asked.reshape(source.keys.shape[0], -1, asked.shape[-1])
+        return residual.leave(states, self.looking(beams, source, mask).reshape_as(states)), asked
 
     @property
     def looking(self) -> Attention:
         """The attention of the second look."""
         return self.look_source if self.source == "sublayer" else self.look_back
-
-    def _as_memory(self, states: Tensor, place: int) -> Tensor:
-        """States as the residual at `place` gives them to its part."""
-        residual = self.residuals[place]
-        return residual.norm(states) if residual.place == "pre" else states  # type: ignore[operator]

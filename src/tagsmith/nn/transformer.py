@@ -23,9 +23,17 @@ class Residual(nn.Module):
         self.place = norm
 
     def forward(self, states: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.place == "pre":
-            return states + self.dropout(part(self.norm(states)))
-        return self.norm(states + self.dropout(part(states)))
+        return self.leave(states, part(self.enter(states)))
+
+    def enter(self, states: Tensor) -> Tensor:
+        """What its part is given."""
+        normed: Tensor = self.norm(states) if self.place == "pre" else states
+        return normed
+
+    def leave(self, states: Tensor, made: Tensor) -> Tensor:
+        """The shortcut and what its part has made."""
+        summed: Tensor = states + self.dropout(made)
+        return summed if self.place == "pre" else self.norm(summed)
 
 
 class FeedForward(nn.Sequential):
@@ -111,21 +119,18 @@ class DecoderLayer(nn.Module):
 
         `mask` (batch * beam, 1, written) tells what it may see of all that was written, itself included; None: all.
         """
-        seen: list[KeysValues] = []
-
-        def back(query: Tensor) -> Tensor:
-            new = self.look_back.remember(query)
-            seen.append(cache.extend(new) if cache else new)
-            return self.look_back(query, seen[0], mask)
 
         def up(query: Tensor) -> Tensor:
             # the hypotheses of one text are queries side by side: its memory is never copied
             beams = query.reshape(memory.keys.shape[0], -1, query.shape[-1])
             return self.look_up(beams, memory, memory_mask).reshape_as(query)
 
-        state = self.residuals[0](state, back)
+        entered = self.residuals[0].enter(state)
+        new = self.look_back.remember(entered)
+        seen = cache.extend(new) if cache else new
+        state = self.residuals[0].leave(state, self.look_back(entered, seen, mask))
         state = self.residuals[1](state, up)
-        return self.residuals[2](state, self.forward_part), seen[0]
+        return self.residuals[2](state, self.forward_part), seen
 
 
 class Decoder(nn.Module):
