@@ -94,16 +94,17 @@ ABOUT = {
         "data": "22,000 posts of reddit-top-2.5-million (public domain) and 19,000 arXiv abstracts (metadata: CC0).",
         "recipe": "recipes/reader/reader-en.toml",
         "limits": "A text of another kind still gets one of these labels; its score tells little then. A linear model "
-        "on n-grams, trained on one of the two sets, is as good on Reddit's and two points better on arXiv's. Train "
-        "your own labels with `tagsmith train --task classify`.",
+        "on n-grams, trained on one of the two sets by itself, is one point behind on each. Train your own labels with "
+        "`tagsmith train --task classify`.",
     },
     "answer-en": {
         "text": "Answers to English questions: the piece of the passage that answers, or none. It shares the backbone "
         "of `extract-en`, which lies beside it.",
         "data": "45,500 questions: SQuAD 1.1 and 2.0 dev articles and SQuADShifts (CC BY-SA 4.0), PolicyQA (MIT).",
         "recipe": "recipes/reader/reader-en.toml",
-        "limits": "It rarely notices that a passage does not answer: one in eighteen of the questions it learned from "
-        "has no answer. It finds names, numbers and phrases; it does not reason, and knows nothing but the passage.",
+        "limits": "It notices that a passage has nothing to do with the question, but seldom that a question is a "
+        "trap, as those of SQuAD 2.0 are: one in eighteen of the questions it learned from is one. It finds names, "
+        "numbers and phrases; it does not reason, and knows nothing but the passage.",
     },
     "topic-zh": {
         "text": "The topic of a Chinese headline, one of 15 sections of a news site.",
@@ -310,10 +311,10 @@ def read_card(name: str, quality: Path, speed: Path) -> Card:
     own = [line for line in _lines(quality) if line["system"] == name]
     task = describe_bundle(SHIPPED / name).task
     heads, told = READ[task]
-    score = {f"{Path(line['test']).name} {heads[0]}": round(line[heads[0]], 4) for line in own}
+    score = {f"{Path(line['test']).name} {heads[0]}": round(line[heads[0]], 4) for line in own if heads[0] in line}
     rows = [f"| test | rows | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
     for line in own:
-        cells = " | ".join(f"{100 * line[head]:.1f}" for head in heads)
+        cells = " | ".join(f"{100 * line[head]:.1f}" if head in line else "–" for head in heads)
         rows.append(f"| {line['test']} | {line['n']:,} | {cells} |")
     table = "\n".join(rows)
     text = f"""Percent, on texts not trained on (`benchmarks/reader_table.py measure {name}`). {told}
@@ -414,7 +415,8 @@ READ = {  # which metrics, the first of them for README, and what they are
     "classify": (("accuracy", "macro_f1"), "One label for each text."),
     "answer": (
         ("f1_answerable", "em_answerable", "no_answer_accuracy", "f1", "em"),
-        "Exact match and F1 of words; half of these questions have no answer. How much better than none an answer must "
+        "Exact match and F1 of words; half of these questions have no answer, and none of "
+        "those that are asked elsewhere, of other passages (`--elsewhere`). How much better than none an answer must "
         "be is set so that nine tenths of the F1 on questions with an answer remain: who asks mostly expects one.",
     ),
 }

@@ -4,11 +4,13 @@
     python benchmarks/reader_table.py run extract-inspec@granite#2 extract-inspec-tg-crf --out results.jsonl
     python benchmarks/reader_table.py show results.jsonl
     python benchmarks/reader_table.py measure extract-en data/keyphrase/inspec/test.jsonl.zst --out shipped.jsonl
+    python benchmarks/reader_table.py measure answer-en data/mrc/squad_en/test.jsonl.zst --elsewhere --out shipped.jsonl
 
 A row is a recipe, `@` the family of its backbone and `#` its seed; `extract`, `classify` and `answer` stand for all
 rows of a table. Many rows are trained in one process, several processes side by side; rows with the same texts and
 the same backbone share what is prepared of them. A row that stands in the results is not trained again. `measure`
-scores a shipped reader, or any bundle, and times it.
+scores a shipped reader, or any bundle, and times it; `--elsewhere` asks the questions of other passages instead, half
+of them from the same article, and drops those whose answer stands there too: none of the rest has an answer.
 """
 
 from __future__ import annotations
@@ -159,6 +161,7 @@ def measure(args: argparse.Namespace) -> None:
     import torch
 
     from tagsmith.bundle import load_bundle
+    from tagsmith.data.elsewhere import asked_elsewhere
     from tagsmith.data.readers import good, read_as
     from tagsmith.pipelines.evaluate_reading import evaluate_reader
     from tagsmith.pipelines.load import reader_of
@@ -167,11 +170,14 @@ def measure(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     reader = reader_of(load_bundle(args.bundle))
     for test in args.tests:
-        items = [reader.head.item(one) for one in islice(good(read_as(MAKERS[reader.task], test), print), args.limit)]
+        rows: list[Any] = list(islice(good(read_as(MAKERS[reader.task], test), print), args.limit))
+        if args.elsewhere:
+            rows = list(islice(asked_elsewhere(rows, 1.0), len(rows), None))
+        items = [reader.head.item(one) for one in rows]
         start = time.process_time()
         scores = evaluate_reader(reader, items)
         rate = len(items) / (time.process_time() - start)
-        kind = "/".join(test.parent.parts[-2:])
+        kind = "/".join(test.parent.parts[-2:]) + (", asked elsewhere" if args.elsewhere else "")
         line = {"system": Path(args.bundle).name, "test": kind, **scores, "texts_per_cpu_second": rate}
         with args.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -244,6 +250,7 @@ def main() -> None:
     measured.add_argument("--out", type=Path, default=Path("shipped.jsonl"))
     measured.add_argument("--threads", type=int, default=1)
     measured.add_argument("--limit", type=int, help="so many rows of each test")
+    measured.add_argument("--elsewhere", action="store_true", help="ask the questions of other passages")
     commands.add_parser("rows").add_argument("rows", nargs="+", help="names of tables")
     args = parser.parse_args()
     if args.command in ("show", "measure"):

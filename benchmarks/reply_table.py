@@ -7,13 +7,16 @@
 Every row is measured with replies drawn from the 20 likeliest tokens (`drawn`) and with a beam of ten (`beam`). MMI is
 the s2s row judged by the backward one (`mmi`), which must have been trained before and has a cache of its own. The
 replies that were measured lie in the row's folder as TEST-WAY.jsonl, for reply_relevance.py, whose results `show` takes
-as a second file. It prints what the paper has in Table 1, in Table 3 and in Figure 4.
+as a second file. It prints what the paper has in Table 1, in Table 3 and in Figure 4; a row that was trained several
+times stands there once, with the mean of its runs.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rows import Runner, Ways, parse, read_results
@@ -68,22 +71,37 @@ class ReplyRunner(Runner):
 
 def show(path: Path, relevance: Path | None) -> None:
     """One line for each row and way, and what drawing changes beside searching."""
-    lines = read_results(path)
+    lines = means(read_results(path))
     near = {(one["row"], one["way"]): one for one in (read_results(relevance) if relevance else [])}
     heads = (*METRICS, "repetition_rate")
-    print("| row | way | queries | " + " | ".join(heads) + " | paper: p2 p3 p4, HIT-Q, HIT-R, DIST-1, DIST-2 |")
-    print("|---" * (len(heads) + 4) + "|")
+    print("| row | way | runs | queries | " + " | ".join(heads) + " | paper: p2 p3 p4, HIT-Q, HIT-R, DIST-1, DIST-2 |")
+    print("|---" * (len(heads) + 5) + "|")
     for line in lines:
         cells = " | ".join(_cell(name, line.get(name)) for name in heads)
         paper = PAPER.get((_kind(line), line.get("way", "")))
         beside = ", ".join(map(str, paper)) if paper else "–"
-        print(f"| {line['row']} | {line.get('way', '')} | {line['n']:,} | {cells} | {beside} |")
+        print(f"| {line['row']} | {line.get('way', '')} | {line['runs']} | {line['n']:,} | {cells} | {beside} |")
     found = {(line["row"], line.get("way", "")): line for line in lines}
     both = [
         (found[row, "beam"], line) for (row, way), line in found.items() if way == "drawn" and (row, "beam") in found
     ]
     _show_drawing(both, near)
     _show_faults(both)
+
+
+def means(lines: Sequence[Line]) -> list[Line]:
+    """One line for each row and way, with the mean of its runs."""
+    runs: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        runs[line["row"], line.get("way", "")].append(line)
+    return [
+        {
+            **own[0],
+            **{name: fmean(one[name] for one in own) for name, value in own[0].items() if isinstance(value, float)},
+            "runs": len(own),
+        }
+        for own in runs.values()
+    ]
 
 
 def _show_drawing(both: Sequence[tuple[Line, Line]], near: dict[tuple[str, str], Line]) -> None:

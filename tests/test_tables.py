@@ -117,6 +117,16 @@ def test_drawn_replies_are_shown_beside_searched_ones(scripts, tmp_path, capsys)
     assert shown.count("chat-en-s2s") == 1  # never searched: in the first table alone
 
 
+def test_runs_of_a_row_are_shown_as_their_mean(scripts):
+    table, _ = scripts
+    lines = [{"row": "lm", "way": "drawn", "n": 10, "hit_q": value} for value in (0.1, 0.3)]
+    lines.append({"row": "lm", "way": "beam", "n": 10, "hit_q": 0.5})
+    assert table.means(lines) == [
+        {"row": "lm", "way": "drawn", "n": 10, "hit_q": pytest.approx(0.2), "runs": 2},
+        {"row": "lm", "way": "beam", "n": 10, "hit_q": 0.5, "runs": 1},
+    ]
+
+
 def test_a_reply_is_as_relevant_as_its_nearest_reference(scripts, tmp_path):
     _, relevance = scripts
     turns = {"q1": 0.0, "a": 0.0, "far": 90.0, "q2": 180.0, "b": 60.0}

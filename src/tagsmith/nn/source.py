@@ -9,7 +9,7 @@ once more with the same weights, looking at the query alone. `write` takes whole
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -36,6 +36,8 @@ class Written(NamedTuple):
 
 class SourceLayer(nn.Module):
     """Self-attention, the second look, feed-forward; `look_source` may be the same part as `look_back`."""
+
+    residuals: Any  # nn.ModuleList of Residual, which types cannot say
 
     def __init__(
         self,

@@ -93,6 +93,8 @@ class DecoderCache(NamedTuple):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the memory, feed-forward."""
 
+    residuals: Any  # nn.ModuleList of Residual, which types cannot say
+
     def __init__(
         self, look_back: Attention, look_up: Attention, width: int, inner: int, *, dropout: float, norm: NormPlace
     ) -> None:
