@@ -284,10 +284,31 @@ def test_keyphrases_of_one_word_may_count_less():
 
 def test_what_is_beside_the_best_path_neither_begins_nor_ends_with_a_stop_word():
     head, item = Extractor(["KEY"]), Document("the salt of the sea")
-    spans = [(0, 3), (0, 8), (4, 8), (4, 11), (4, 19), (16, 19)]
-    raws = [[Marked(start, end, False, 0, 0.3, best=False) for start, end in spans]]
+    spans = [(0, 3), (0, 8), (4, 8), (4, 11), (16, 19), (4, 19)]
+    raws = [[Marked(*span, False, 0, 0.3 - number / 100, best=False) for number, span in enumerate(spans)]]
     found = head.finish(item, [], raws, ReadSettings(keep=0.1)).tags
     assert {tag.text for tag in found} == {"salt", "salt of the sea", "sea"}
+
+
+def test_what_is_beside_the_best_path_stands_outside_of_better_keyphrases():
+    head, item = Extractor(["KEY"]), Document("sea salt and salt oil", title="sea")
+    raws = [
+        [
+            Marked(0, 8, False, 0, 0.5),  # sea salt
+            Marked(0, 3, False, 0, 0.9, best=False),  # the sea of the text is in it,
+            Marked(0, 3, True, 0, 0.4, best=False),  # that of the title is not
+            Marked(4, 8, False, 0, 0.9, best=False),
+            Marked(13, 21, False, 0, 0.3, best=False),  # salt oil, less believed in
+            Marked(13, 17, False, 0, 0.2, best=False),  # than its salt
+        ]
+    ]
+    found = head.finish(item, [], raws, ReadSettings(keep=0.1)).tags
+    assert [(tag.text, tag.spans, tag.title_spans) for tag in found] == [
+        ("sea salt", ((0, 8),), ()),
+        ("sea", (), ((0, 3),)),
+        ("salt", ((13, 17),), ()),
+        ("salt oil", ((13, 21),), ()),
+    ]
 
 
 # what is asked of which model

@@ -200,9 +200,8 @@ class Extractor:
             if one.best or _phrase_like(text):
                 groups.setdefault(stems(text) or (text.casefold(),), []).append(one)
         ranked = sorted(groups.items(), key=lambda one: _rank(one[0], one[1], settings.single), reverse=True)
-        sure = sum(any(one.best for one in group) for group in groups.values())
-        kept = ranked[: min(max(sure, FILL), settings.top or MOST["extract"])]
-        tags = [_tag(item, group) for _, group in kept]
+        kept = filled([group for _, group in ranked])[: settings.top or MOST["extract"]]
+        tags = [_tag(item, group) for group in kept]
         lowest = accumulate((tag.score for tag in tags), min)  # scores fall with the ranks, which are worth more
         return Tags(tuple(replace(tag, score=score) for tag, score in zip(tags, lowest, strict=True)), id=item.id)
 
@@ -223,6 +222,23 @@ def apart(raws: Sequence[list[Marked]]) -> list[Marked]:
         if not kept or kept[-1].title != one.title or kept[-1].end <= one.start:
             kept.append(one)
     return kept
+
+
+def filled(ranked: Sequence[list[Marked]]) -> list[list[Marked]]:
+    """All keyphrases of the best paths, then others until there are enough, where none stands inside a better one."""
+    kept: list[list[Marked]] = []
+    for group in ranked:
+        if not any(one.best for one in group):
+            if len(kept) >= FILL:
+                break
+            group = [one for one in group if not any(_inside(one, other) for better in kept for other in better)]
+        if group:
+            kept.append(group)
+    return kept
+
+
+def _inside(one: Marked, other: Marked) -> bool:
+    return one.title == other.title and other.start <= one.start and one.end <= other.end
 
 
 def spans_of(path: Sequence[int], titles: Sequence[bool]) -> list[tuple[int, int, int]]:
