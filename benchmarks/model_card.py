@@ -94,7 +94,7 @@ ABOUT = {
         "data": "22,000 posts of reddit-top-2.5-million (public domain) and 19,000 arXiv abstracts (metadata: CC0).",
         "recipe": "recipes/reader/reader-en.toml",
         "limits": "A text of another kind still gets one of these labels; its score tells little then. A linear model "
-        "on n-grams, trained on one of the two sets by itself, is one point behind on each. Train your own labels with "
+        "on n-grams, trained on one of the two sets by itself, is a point behind. Train your own labels with "
         "`tagsmith train --task classify`.",
     },
     "answer-en": {
