@@ -133,6 +133,13 @@ def test_a_step_is_cut_by_length_so_that_less_is_padding(corpus):
     assert padded(4) < 0.8 * padded(1)
 
 
+def test_a_long_target_counts_as_a_long_post(tmp_path):
+    pairs = [("a" * 8, ["x" * (8 if number % 2 else 30)]) for number in range(64)]
+    made = Batches(build(tmp_path, pairs), replace(SETTINGS, tokens=32 * 64, source=32, target=32, parts=2))
+    for short, long in made.epoch(0):
+        assert short.target.shape[1] < long.target.shape[1]
+
+
 def test_a_step_is_a_fair_sample_of_lengths(corpus):
     means = []
     for step in Batches(corpus, replace(SETTINGS, parts=4, source=40)).plan(0):

@@ -290,6 +290,12 @@ def test_what_is_beside_the_best_path_neither_begins_nor_ends_with_a_stop_word()
     assert {tag.text for tag in found} == {"salt", "salt of the sea", "sea"}
 
 
+def test_a_number_is_a_keyphrase_on_the_best_path_only():
+    head, item = Extractor(["KEY"]), Document("3 of 1984 seas")
+    raws = [[Marked(0, 1, False, 0, 0.3, best=False), Marked(5, 9, False, 0, 0.3)]]
+    assert [tag.text for tag in head.finish(item, [], raws, ReadSettings(keep=0.1)).tags] == ["1984"]
+
+
 def test_what_is_beside_the_best_path_stands_outside_of_better_keyphrases():
     head, item = Extractor(["KEY"]), Document("sea salt and salt oil", title="sea")
     raws = [

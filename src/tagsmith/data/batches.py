@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tagsmith.config import check_positive
-from tagsmith.data.corpus import Corpus, Ids, Ragged
+from tagsmith.data.corpus import Corpus, Ids
 from tagsmith.text.pieces import END, PAD
 
 ROUND = 8  # sequence lengths are padded to a multiple of this, so that few shapes occur
@@ -93,7 +93,19 @@ class Batches:
         rows = max(1, self.settings.tokens // (self.settings.source + self.settings.target))
         groups = random_groups(len(self.corpus), rows, self.settings, epoch)
         own = share(groups, self.rank, self.world)
-        return [cut_by_length(posts, self.corpus.source, self.settings.parts) for posts in own]
+        return [cut_by_length(posts, self._lengths(posts), self.settings.parts) for posts in own]
+
+    def _lengths(self, posts: Ids) -> Ids:
+        """How long each post's source or target is, whichever is longer.
+
+        Where one target is drawn, which is decided later, the first stands for all.
+        """
+        source = np.minimum(self.corpus.source.lengths(posts), self.settings.source)
+        if self.settings.targets == "one":
+            target = self.corpus.targets.lengths(self.corpus.first_targets(posts))
+        else:
+            _, target = self._all_targets(posts)
+        return np.maximum(source, np.minimum(target, self.settings.target))
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[list[PairBatch]]:
         """The steps themselves, from the `skip`-th on, made ahead by a thread."""
@@ -125,12 +137,15 @@ class Batches:
     def _targets(self, posts: Ids, chance: np.random.Generator) -> tuple[Ids, Ids]:
         """Where the targets of these posts start, and how long they are."""
         targets = self.corpus.targets
-        first = self.corpus.first_targets(posts)
-        if self.settings.targets == "one":
-            one = first + (chance.random(len(posts)) * self.corpus.target_counts(posts)).astype(np.int64)
-            return targets.starts(one), targets.lengths(one)
-        starts = targets.starts(first)
-        return starts, targets.ends[self.corpus.groups[posts] - 1] - starts
+        if self.settings.targets != "one":
+            return self._all_targets(posts)
+        drawn = (chance.random(len(posts)) * self.corpus.target_counts(posts)).astype(np.int64)
+        one = self.corpus.first_targets(posts) + drawn
+        return targets.starts(one), targets.lengths(one)
+
+    def _all_targets(self, posts: Ids) -> tuple[Ids, Ids]:
+        starts = self.corpus.targets.starts(self.corpus.first_targets(posts))
+        return starts, self.corpus.targets.ends[self.corpus.groups[posts] - 1] - starts
 
 
 def random_groups(count: int, rows: int, settings: BatchSettings, epoch: int) -> list[Ids]:
@@ -145,9 +160,9 @@ def share(groups: list[Ids], rank: int, world: int) -> list[Ids]:
     return groups[rank:usable:world] or groups[:1]
 
 
-def cut_by_length(rows: Ids, texts: Ragged, parts: int) -> list[Ids]:
+def cut_by_length(rows: Ids, lengths: NDArray[Any], parts: int) -> list[Ids]:
     """The rows of a step sorted by length and cut into parts."""
-    by_length = rows[np.argsort(texts.lengths(rows), kind="stable")]
+    by_length = rows[np.argsort(lengths, kind="stable")]
     return [part for part in np.array_split(by_length, parts) if len(part)]
 
 

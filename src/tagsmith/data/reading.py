@@ -171,7 +171,7 @@ class ReadBatches:
         rows = max(1, self.settings.tokens // self.settings.source)
         groups = random_groups(len(self.reading), rows, self.settings, epoch)
         own = share(groups, self.rank, self.world)
-        return [cut_by_length(some, self.reading.ids, self.settings.parts) for some in own]
+        return [cut_by_length(some, self.reading.ids.lengths(some), self.settings.parts) for some in own]
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[list[ReadBatch]]:
         """The steps themselves, from the `skip`-th on, made ahead by a thread."""

@@ -150,12 +150,9 @@ class Relevance(nn.Module):
             query, view, written = layer(query, states, query_mask, state_mask, mask)
             states = written.states
             if weights and number == len(self.layers) and written.asked is not None and self.config.attention_loss:
-                found = self._taught(layer.looking.weights(written.asked, view.source, mask))
+                taught = 1 if self.config.supervised_heads == "first" else None
+                found = layer.looking.weights(written.asked, view.source, mask, heads=taught).mean(1)
         return query, self.head(states), found
-
-    def _taught(self, weights: Tensor) -> Tensor:
-        """(batch, heads, target, source) -> (batch, target, source)"""
-        return weights[:, 0] if self.config.supervised_heads == "first" else weights.mean(1)
 
     def topic_of(self, states: Tensor) -> Tensor | None:
         """The topic vector, from the state at [SEP], which has seen the query only.  -> (batch, width)"""

@@ -123,10 +123,12 @@ class Attention(nn.Module):
             mixed.append(scaled_dot_product_attention(asked, *near, attn_mask=bias, dropout_p=dropout))
         return torch.cat(mixed, dim=2)
 
-    def weights(self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None) -> Tensor:
-        """The plain twin's weights.  -> (batch, heads, query, key)"""
-        queries = self._split(self.query(query))
-        keys, _ = memory if isinstance(memory, KeysValues) else self.remember(memory)
+    def weights(
+        self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None, *, heads: int | None = None
+    ) -> Tensor:
+        """The plain twin's weights, of all heads or, without positions, the first ones.  -> (batch, heads, query, key)"""
+        queries = self._split(self.query(query))[:, :heads]
+        keys = (memory if isinstance(memory, KeysValues) else self.remember(memory)).keys[:, :heads]
         scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
         bias = self._bias(queries, keys, mask, first=keys.shape[2] - queries.shape[2])
         if bias is None:

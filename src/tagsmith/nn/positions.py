@@ -12,7 +12,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from tagsmith.nn.embed import waves_at
 
@@ -55,8 +54,9 @@ class RelativeWaves(nn.Module):
     def forward(self, queries: Tensor, keys: Tensor, *, first: int, project: Project) -> Tensor:
         """-> (batch, heads, query, key)"""
         many, most = queries.shape[-2], keys.shape[-2]
-        # from the last query's distance to the first key down to the first query's to the last key
-        distances = torch.arange(first + many - 1, first - most, -1, device=keys.device)
+        # from the last query's distance to the first key down to the first query's to the last key, and one more:
+        # an even number of them is multiplied faster
+        distances = torch.arange(first + many - 1, first - most - 1, -1, device=keys.device)
         waves = project(waves_at(distances, self.width).to(queries.dtype))  # (heads, distances, size)
         asked = queries + self.to_distance[:, None]
         by_distance = shift(asked @ waves.transpose(-1, -2), most)  # (batch, heads, query, key)
@@ -67,8 +67,7 @@ class RelativeWaves(nn.Module):
 def shift(scores: Tensor, keys: int) -> Tensor:
     """Scores by distance to scores by key: row i begins one place earlier than the row before it.
 
-    (..., query, query + keys - 1) -> (..., query, keys); without an index, so that its gradient is as cheap.
+    A fresh product (..., query, query + keys) -> (..., query, keys): a view of it, so that no index is computed.
     """
-    many, wide = scores.shape[-2:]
-    flat = pad(scores, (0, 1)).flatten(-2)[..., many - 1 : many - 1 + many * wide]
-    return flat.unflatten(-1, (many, wide))[..., :keys]
+    *outer, down, across = scores.stride()
+    return scores.as_strided((*scores.shape[:-1], keys), (*outer, down - across, across), scores.shape[-2] - 1)

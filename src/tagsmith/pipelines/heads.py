@@ -210,9 +210,10 @@ class Extractor:
 
 
 def _phrase_like(text: str) -> bool:
-    """Neither punctuation nor a stop word stands at either end."""
+    """It has a letter, and neither punctuation nor a stop word stands at either end."""
     words = text.lower().split()
-    return text[0].isalnum() and text[-1].isalnum() and STOP_WORDS.isdisjoint((words[0], words[-1]))
+    ends_well = text[0].isalnum() and text[-1].isalnum() and STOP_WORDS.isdisjoint((words[0], words[-1]))
+    return ends_well and any(map(str.isalpha, text))
 
 
 def apart(raws: Sequence[list[Marked]]) -> list[Marked]:
