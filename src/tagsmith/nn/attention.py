@@ -126,7 +126,10 @@ class Attention(nn.Module):
     def weights(
         self, query: Tensor, memory: Tensor | KeysValues, mask: Tensor | None = None, *, heads: int | None = None
     ) -> Tensor:
-        """The plain twin's weights, of all heads or, without positions, the first ones.  -> (batch, heads, query, key)"""
+        """The plain twin's weights.  -> (batch, heads, query, key)
+
+        `heads`: of the first ones only, where there are no positions.
+        """
         queries = self._split(self.query(query))[:, :heads]
         keys = (memory if isinstance(memory, KeysValues) else self.remember(memory)).keys[:, :heads]
         scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
