@@ -5,11 +5,12 @@
     python benchmarks/keyphrase_table.py show results.jsonl
 
 catSeq writes without kinds and has a cache of its own. F1 is the harmonic mean of mean precision and mean recall, as
-the paper has it; behind present F1@M stands its bootstrap interval.
+the paper has it; behind present F1@M stands its bootstrap interval, and behind its mean what follows from those.
 """
 
 from __future__ import annotations
 
+from math import hypot
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -39,11 +40,19 @@ def show(path: Path) -> None:
     for (row, test), line in found.items():
         cells = " | ".join(_cell(line, name) for name in METRICS)
         print(f"| {row} | {test} | {line['n']:,} | {cells} | {line['predicted']:.1f} | {_paper(row, test)} |")
-    print(f"\n| row | present F1@M, mean of {', '.join(MEAN_OF)} |\n|---|---|")
+    print(f"\n| row | present F1@M, mean of {', '.join(MEAN_OF)} | paper: mean of {', '.join(PAPER_TESTS)} |")
+    print("|---|---|---|")
     for row in rows:
         own = [found[row, test] for test in MEAN_OF if (row, test) in found]
         if len(own) == len(MEAN_OF):
-            print(f"| {row} | {100 * mean(one['present_f1@M'] for one in own):.2f} |")
+            paper = f"{100 * mean(PAPER[row][::2]):.1f}" if row in PAPER else "–"
+            print(f"| {row} | {_mean(own)} | {paper} |")
+
+
+def _mean(lines: list[dict[str, Any]]) -> str:
+    """Of independent tests, whose intervals add up like the sides of a right angle."""
+    widths = [high - low for low, high in (line["intervals"]["present_f1@M"] for line in lines)]
+    return f"{100 * mean(line['present_f1@M'] for line in lines):.1f} ± {100 * hypot(*widths) / 2 / len(lines):.1f}"
 
 
 def _cell(line: dict[str, Any], name: str) -> str:
