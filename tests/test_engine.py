@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +60,41 @@ def test_so_many_passes_run_at_a_time():
 
     found = asked(2, forward, [[1], [2]])
     assert [one.answers for one in found] == [[(1, 1)], [(2, 2)]]
+
+
+def test_who_asks_alone_does_not_wait_for_company_and_who_does_not_does():
+    together: list[list[int]] = []
+
+    async def ask() -> None:
+        engine = Engine(Limits(wait=0.4, queue=4096, timeout=20), METER, passes=1)
+        engine.start()
+        started, others = threading.Event(), threading.Event()
+
+        def forward(texts: Sequence[int]) -> list[int]:
+            together.append(list(texts))
+            if texts == [3]:
+                started.set()
+                others.wait(10)
+            return list(texts)
+
+        work: Any = Stages(forward)
+        try:
+            begun = time.monotonic()
+            for one in (1, 2):
+                await engine.answer("a", (), work, [one])
+            assert time.monotonic() - begun < 0.4
+            first = asyncio.create_task(engine.answer("a", (), work, [3]))
+            await asyncio.to_thread(started.wait, 10)
+            second = asyncio.create_task(engine.answer("a", (), work, [11]))
+            await asyncio.sleep(0.05)
+            others.set()
+            await first
+            await asyncio.gather(second, engine.answer("a", (), work, [21]))
+        finally:
+            await engine.close()
+
+    asyncio.run(ask())
+    assert together == [[1], [2], [3], [11, 21]]
 
 
 def test_one_pass_at_a_time_is_alone():

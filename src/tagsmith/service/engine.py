@@ -86,6 +86,8 @@ class Engine:
         self._waiting = Waiting(tokens=limits.tokens, wait=limits.wait)
         self._some = threading.Condition()  # guards `_waiting`, and tells the models' threads of any change
         self._closing = self._over = False
+        self._running = 0  # passes
+        self._lone = True  # the last pass was one request's, and nobody else had asked: nobody will join the next
         self._pending = 0  # texts taken and not answered; only the event loop changes it
         self._idle = asyncio.Event()  # set while `_pending` is 0
         self._idle.set()
@@ -187,6 +189,9 @@ class Engine:
             started = time.perf_counter()
             self._pass(pieces)
             seconds = time.perf_counter() - started
+            with self._some:
+                self._running -= 1
+                self._lone = not self._running and not len(self._waiting) and len({id(one.job) for one in pieces}) == 1
             speed = len(pieces) / max(seconds, 1e-6)
             self._speed = speed if not self._speed else (1 - RECENT) * self._speed + RECENT * speed
             tokens = sum(piece.tokens for piece in pieces)
@@ -196,7 +201,9 @@ class Engine:
         free = time.monotonic()
         with self._some:
             while True:
-                taken = self._waiting.take(time.monotonic(), free=free, hurry=self._closing)
+                taken = self._waiting.take(time.monotonic(), free=free, hurry=self._closing or self._lone)
+                if taken is not None:
+                    self._running += 1
                 if taken is not None or self._over:
                     return taken
                 self._some.wait(self._waiting.due_in(time.monotonic(), free=free))
