@@ -164,11 +164,9 @@ def check_save(build: Build, folder: Path) -> None:
     assert_close(other(batch).scores, model(batch).scores, atol=0.1, rtol=0.1)
 
 
-def check_all(build: Build, folder: Path, *, compiled: bool = True) -> None:
-    """The whole battery; tracing takes seconds, so a variant whose layers are another's may leave it out."""
-    for check in (check_padding, check_order, check_no_look_ahead, check_steps, check_search_alone):
+def check_all(build: Build, folder: Path) -> None:
+    """The whole battery."""
+    for check in (check_padding, check_order, check_no_look_ahead, check_steps, check_search_alone, check_compiled):
         check(build)
-    if compiled:
-        check_compiled(build)
     check_learns(build)
     check_save(build, folder)
