@@ -55,7 +55,7 @@ class RelativeWaves(nn.Module):
         """-> (batch, heads, query, key)"""
         many, most = queries.shape[-2], keys.shape[-2]
         # from the last query's distance to the first key down to the first query's to the last key, and one more:
-        # an even number of them is multiplied faster
+        # as many as queries and keys together are multiplied faster than one less
         distances = torch.arange(first + many - 1, first - most - 1, -1, device=keys.device)
         waves = project(waves_at(distances, self.width).to(queries.dtype))  # (heads, distances, size)
         asked = queries + self.to_distance[:, None]

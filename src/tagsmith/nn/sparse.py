@@ -51,4 +51,4 @@ class SparseView(nn.Module):
         if valid is not None:
             scores = scores.masked_fill(~valid, -math.inf)
         least = scores.topk(min(self.strong, scores.shape[-1]), dim=-1).values[..., -1:]
-        return scores >= least  # keys of one score see and are seen alike
+        return scores >= least  # of keys with one score, all or none

@@ -191,7 +191,9 @@ class Engine:
             seconds = time.perf_counter() - started
             with self._some:
                 self._running -= 1
-                self._lone = not self._running and not len(self._waiting) and len({id(one.job) for one in pieces}) == 1
+                self._lone = not (self._running or len(self._waiting)) and all(
+                    one.job is pieces[0].job for one in pieces
+                )
             speed = len(pieces) / max(seconds, 1e-6)
             self._speed = speed if not self._speed else (1 - RECENT) * self._speed + RECENT * speed
             tokens = sum(piece.tokens for piece in pieces)
@@ -201,7 +203,8 @@ class Engine:
         free = time.monotonic()
         with self._some:
             while True:
-                taken = self._waiting.take(time.monotonic(), free=free, hurry=self._closing or self._lone)
+                hurry = self._closing or (self._lone and not self._running)
+                taken = self._waiting.take(time.monotonic(), free=free, hurry=hurry)
                 if taken is not None:
                     self._running += 1
                 if taken is not None or self._over:
