@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+PYTEST := $(RUN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 .PHONY: demo test check install clean serve
 
@@ -14,13 +15,13 @@ serve: install
 
 # The tests of the page need Chromium (apt-get install chromium); without it they are reported as not run.
 test: install
-	$(RUN)/python -m pytest
+	$(PYTEST)
 
 check: install
 	$(RUN)/ruff format --check src tests benchmarks examples
 	$(RUN)/ruff check src tests benchmarks examples
 	$(RUN)/mypy
-	$(RUN)/python -m pytest
+	$(PYTEST)
 
 install: $(VENV)/installed
 

@@ -30,6 +30,14 @@ def find_chromium() -> str | None:
     return named or next((path for name in names if (path := shutil.which(name))), None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items) -> None:
+    """Of several test processes each takes whole files, since their fixtures are dear; Ray clusters would meet."""
+    for item in items:
+        uses_ray = hasattr(item.module, "ray_environment")
+        item.add_marker(pytest.mark.xdist_group("ray" if uses_ray else item.path.stem))
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     """Tests of the page that did not run are told loudly: a dot less is easily missed."""
     left_out = [report for report in terminalreporter.getreports("skipped") if NO_BROWSER in str(report.longrepr)]
