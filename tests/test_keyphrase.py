@@ -229,6 +229,13 @@ def test_a_file_that_is_no_list_is_refused(tmp_path, content, words):
         read_terms(tmp_path / "none.txt")
 
 
+def test_a_document_that_no_term_fits_gets_none():
+    bound = load_tagger("keyphrase-en").within(TermList(["graph neural networks", "labour law"]))
+    fits = "We train graph neural networks on molecules and show that their depth matters."
+    found = bound.tag([fits, "A recipe for noodle soup with eggs and spring onions."])
+    assert [[tag.text for tag in one.tags] for one in found] == [["graph neural networks"], []]
+
+
 def test_what_a_list_lacks_is_counted_by_document():
     missing = Missing(TermList(["graph"]))
     for texts in (["graphs", "deep learning"], ["Deep Learning", "once"], ["graph"]):

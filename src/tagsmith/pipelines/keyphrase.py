@@ -24,6 +24,8 @@ from tagsmith.text.term_list import TermList
 from tagsmith.text.terms import PRESENT, Coder, Target, Text, phrase_terms
 from tagsmith.text.vocabulary import SEP, UNK
 
+LEAST = 0.01  # of a listed term: where none fits, a list has the model write one that it hardly believes in
+
 
 class Ready(NamedTuple):
     """A document made ready for the model."""
@@ -107,7 +109,9 @@ class KeyphraseTagger:
         return Tags(tuple(tags), id=document.id)
 
     def _listed(self, found: list[Candidate]) -> list[Candidate]:
-        return found if self.terms is None else [one for one in found if one.words in self.terms]
+        if self.terms is None:
+            return found
+        return [one for one in found if one.words in self.terms and one.score >= LEAST]
 
 
 class _PhraseRun:
