@@ -112,7 +112,7 @@ ABOUT = {
         "out: ask before you build a product on them. Begun with ERNIE 3.0 nano (Apache-2.0).",
         "recipe": "recipes/reader/topic-zh.toml",
         "limits": "News sections alone, and they overlap (finance and technology, travel and culture). A linear model "
-        "on n-grams is 1.5 points better.",
+        "on n-grams is level with it.",
     },
     "reply-en": {
         "text": "Replies to English posts: several different ones, each with a score.",
