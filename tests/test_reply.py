@@ -405,6 +405,18 @@ def test_blocked_words_are_not_said(replier, tmp_path):
             read_block_list(tmp_path / name)
 
 
+def test_what_stands_for_something_is_never_said(replier):
+    finder = replier.finder
+    said = [one.text.lower() for answer in replier.reply(QUERIES[:8], seed=1) for one in answer.replies]
+    assert any("e" in text for text in said)
+    barred = Replier(ReplyFinder(finder.model, finder.pieces, replace(finder.settings, never=("e",))))
+    said = [one.text.lower() for answer in barred.reply(QUERIES[:8], seed=1) for one in answer.replies]
+    assert said
+    assert not any("e" in text for text in said)
+    for name in ("reply-en", "reply-zh"):
+        assert load_replier(name).settings.never == ("longnum",)
+
+
 def test_a_model_that_is_full_still_shows_its_evidence(replier):
     settings = replace(replier.settings, source=8, steps=replier.finder.model.config.longest - 8)
     full = Replier(ReplyFinder(replier.finder.model, replier.finder.pieces, settings))

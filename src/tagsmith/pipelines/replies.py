@@ -47,6 +47,9 @@ class ReplySettings:
     temperature: float = 1.0
     beam: int = 10
     no_repeat: int = 0  # no run of so many tokens twice; 0: as it comes
+    never: tuple[
+        str, ...
+    ] = ()  # no piece with one of these is written: what stands for something in the training texts
     own_weight: float = 0.0  # of how likely a drawn reply is whatever the query: that counts against it
     about_bonus: float = 4.0  # added to the log-probability of a topic word that was asked for
     judge_draws: int = 50  # candidates for a judge to choose from
@@ -99,6 +102,8 @@ class ReplyFinder:
         self.pieces = pieces
         self.settings = settings
         self.judge = judge
+        vocabulary = pieces.vocabulary() if settings.never else []
+        self._never = [id for id, piece in enumerate(vocabulary) if any(word in piece for word in settings.never)]
 
     @property
     def device(self) -> torch.device:
@@ -148,7 +153,7 @@ class ReplyFinder:
 
     def rules(self, wish: Wish) -> list[Constraint]:
         """What may be written."""
-        rules = [ban([PAD, UNKNOWN, SEPARATOR, TEXT, SEGMENT, *wish.banned]), at_least(1, [END])]
+        rules = [ban([PAD, UNKNOWN, SEPARATOR, TEXT, SEGMENT, *self._never, *wish.banned]), at_least(1, [END])]
         if self.settings.no_repeat:
             rules.append(no_repeat(self.settings.no_repeat))
         if wish.about:
