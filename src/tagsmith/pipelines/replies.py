@@ -47,9 +47,7 @@ class ReplySettings:
     temperature: float = 1.0
     beam: int = 10
     no_repeat: int = 0  # no run of so many tokens twice; 0: as it comes
-    never: tuple[
-        str, ...
-    ] = ()  # no piece with one of these is written: what stands for something in the training texts
+    never: tuple[str, ...] = ()  # pieces with one of these are not written: stand-ins of the training texts
     own_weight: float = 0.0  # of how likely a drawn reply is whatever the query: that counts against it
     about_bonus: float = 4.0  # added to the log-probability of a topic word that was asked for
     judge_draws: int = 50  # candidates for a judge to choose from
